@@ -1,0 +1,2 @@
+//! The duan program.
+fn main() {}
