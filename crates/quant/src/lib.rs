@@ -1,1 +1,30 @@
-//! TODO
+//! Weight formats: blocks and their reference codecs.
+//!
+//! A *format* says how a row of weights is written as bytes: how many weights form a block, how many
+//! bytes a block takes, and what the bytes mean. The scalar code in this crate defines each format;
+//! faster code elsewhere is tested against it.
+//!
+//! **What this crate must never know:** files, devices, threads, SIMD. It is pure facts and arithmetic on
+//! slices, so that it is easy to test and to fuzz.
+//!
+//! **Where to start reading:** [`Format`] is a row of facts, [`FORMATS`] lists the rows, and
+//! `formats/q4_0.rs` is the shortest complete example. [`gguf_type`] knows the type ids of GGUF files, also
+//! those that cannot be read here. [`activation`] is the one integer coding of activations that all
+//! quantized formats share.
+//!
+//! **Bounds.** With `d` the stored scale of a block, every codec that quantizes keeps each finite value
+//! within `d / 2` of what it was (plus one `f32` rounding), as long as no magnitude is above
+//! [`Format::largest`]. [`Format::encode`] refuses what does not fit and names the index.
+//!
+//! **Adding a format** touches two places: a new file in `formats/` and one line in `formats/mod.rs`.
+
+pub mod activation;
+mod error;
+mod format;
+mod formats;
+mod gguf_types;
+
+pub use error::{Error, Result};
+pub use format::{Activation, Dequantize, Format, Quantize};
+pub use formats::{FORMATS, format_by_gguf_id, format_by_name};
+pub use gguf_types::{TypeStatus, gguf_type};

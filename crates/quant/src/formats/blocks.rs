@@ -1,0 +1,85 @@
+//! What the codecs share: walking over blocks, reading and choosing scales.
+
+use half::f16;
+
+/// Calls `decode` for each block of `bytes` `[blocks * BYTES]` and its `values` `[blocks * WEIGHTS]`.
+///
+/// Panics where the lengths do not belong together: [`crate::Format::decode`] is the checked way.
+pub(super) fn decode_blocks<const WEIGHTS: usize, const BYTES: usize>(
+    bytes: &[u8],
+    values: &mut [f32],
+    decode: impl Fn(&[u8; BYTES], &mut [f32; WEIGHTS]),
+) {
+    let (byte_blocks, byte_rest) = bytes.as_chunks::<BYTES>();
+    let (value_blocks, value_rest) = values.as_chunks_mut::<WEIGHTS>();
+    assert!(byte_rest.is_empty() && value_rest.is_empty(), "not a whole number of blocks");
+    assert_eq!(byte_blocks.len(), value_blocks.len(), "bytes and values do not belong together");
+    for (bytes, values) in byte_blocks.iter().zip(value_blocks) {
+        decode(bytes, values);
+    }
+}
+
+/// Calls `encode` for each block of `values` `[blocks * WEIGHTS]` and its `bytes` `[blocks * BYTES]`.
+///
+/// `encode` sees finite values only: NaN is given to it as 0, infinities as the largest finite value, half of it, so
+/// that a difference of two values stays finite.
+///
+/// Panics where the lengths do not belong together: [`crate::Format::encode`] is the checked way.
+pub(super) fn encode_blocks<const WEIGHTS: usize, const BYTES: usize>(
+    values: &[f32],
+    bytes: &mut [u8],
+    encode: impl Fn(&[f32; WEIGHTS], &mut [u8; BYTES]),
+) {
+    let (value_blocks, value_rest) = values.as_chunks::<WEIGHTS>();
+    let (byte_blocks, byte_rest) = bytes.as_chunks_mut::<BYTES>();
+    assert!(byte_rest.is_empty() && value_rest.is_empty(), "not a whole number of blocks");
+    assert_eq!(byte_blocks.len(), value_blocks.len(), "bytes and values do not belong together");
+    for (values, bytes) in value_blocks.iter().zip(byte_blocks) {
+        let limit = f32::MAX / 2.0;
+        let finite = values.map(|x| if x.is_nan() { 0.0 } else { x.clamp(-limit, limit) });
+        encode(&finite, bytes);
+    }
+}
+
+/// The `f16` at `bytes[at..at + 2]`, little-endian, as `f32`.
+pub(super) fn read_f16<const BYTES: usize>(bytes: &[u8; BYTES], at: usize) -> f32 {
+    f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
+}
+
+/// The scale to store: the `f16` nearest to `wanted` that is not below `needed`, at most the largest finite one.
+///
+/// `needed` is the scale at which the outermost value is half a step from the outermost code; a smaller one
+/// would clip. Both are positive or zero, and `needed <= wanted`. Rounding to nearest alone could go below it where
+/// the scale is subnormal in `f16`, down to 0 for a block that is not zero.
+pub(super) fn choose_scale(wanted: f32, needed: f32) -> f16 {
+    let nearest = f16::from_f32(wanted.min(f16::MAX.to_f32()));
+    if nearest.to_f32() < needed && nearest < f16::MAX {
+        // For a positive finite f16 the next bit pattern is the next larger value.
+        return f16::from_bits(nearest.to_bits() + 1);
+    }
+    nearest
+}
+
+/// The code nearest to `value / scale`, halves away from zero, in `low..=high`; 0 where the scale is 0.
+///
+/// The division is kept (instead of a product with `1 / scale`, which can overflow).
+pub(super) fn nearest_code(value: f32, scale: f32, low: i32, high: i32) -> i32 {
+    if scale == 0.0 {
+        return 0;
+    }
+    (value / scale).round().clamp(low as f32, high as f32) as i32
+}
+
+/// Scale of a format whose codes reach from `-steps` to `steps - 1`, signed so that the value of the
+/// largest magnitude gets the code `-steps`; 0 for a block of zeros.
+///
+/// The scale is enlarged where the largest value of the other sign would be more than half a step beyond the
+/// code `steps - 1`, so that the error of every value is at most half a step.
+pub(super) fn choose_signed_scale<const WEIGHTS: usize>(values: &[f32; WEIGHTS], steps: f32) -> f16 {
+    let highest = values.iter().fold(0.0f32, |acc, &x| acc.max(x));
+    let lowest = values.iter().fold(0.0f32, |acc, &x| acc.max(-x));
+    let (larger, smaller) = if highest > lowest { (highest, lowest) } else { (lowest, highest) };
+    let other = smaller / (steps - 0.5);
+    let scale = choose_scale((larger / steps).max(other), (larger / (steps + 0.5)).max(other));
+    if highest > lowest { -scale } else { scale }
+}

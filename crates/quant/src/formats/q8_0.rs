@@ -1,0 +1,33 @@
+//! Q8_0: 32 weights in 34 bytes: `f16` scale `d`, then 32 codes as `i8`. `weight = code * d`.
+//! The code -128 can be read and is never written.
+
+use super::blocks::{choose_scale, decode_blocks, encode_blocks, nearest_code, read_f16};
+use crate::{Activation, Format};
+
+pub(super) static Q8_0: Format = Format {
+    name: "Q8_0",
+    gguf_id: 8,
+    block_weights: 32,
+    block_bytes: 34,
+    activation: Activation::Int8,
+    largest: 127.0 * 65504.0,
+    dequantize: |bytes, values| decode_blocks(bytes, values, decode),
+    quantize: Some(|values, bytes| encode_blocks(values, bytes, encode)),
+};
+
+fn decode(bytes: &[u8; 34], values: &mut [f32; 32]) {
+    let d = read_f16(bytes, 0);
+    for j in 0..32 {
+        values[j] = f32::from(bytes[2 + j] as i8) * d;
+    }
+}
+
+fn encode(values: &[f32; 32], bytes: &mut [u8; 34]) {
+    let largest = values.iter().fold(0.0f32, |acc, x| acc.max(x.abs()));
+    let stored = choose_scale(largest / 127.0, largest / 127.5);
+    let d = stored.to_f32();
+    bytes[..2].copy_from_slice(&stored.to_le_bytes());
+    for j in 0..32 {
+        bytes[2 + j] = nearest_code(values[j], d, -127, 127) as i8 as u8;
+    }
+}
