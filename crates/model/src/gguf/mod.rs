@@ -1,9 +1,20 @@
-//! GGUF files: reading, and writing small ones.
+//! GGUF files: reading, and [writing](write).
 //!
-//! Source: the GGUF format document of the ggml project, versions 2 and 3.
+//! Start with [`GgufFile::open`]. The way of the bytes: `identify` tells what the file is, `reader` reads numbers, strings and
+//! arrays without ever trusting a count, `file` puts header, metadata and tensor entries together, `tensor` checks where the data lies.
+//!
+//! Source: the GGUF format document of the ggml project, versions 2 and 3, little-endian. A file begins with the magic `GGUF`, the version, the counts of
+//! tensors and of metadata entries; then come the entries, then the tensor entries, and after padding to the alignment the data.
 
+mod file;
+mod identify;
 mod metadata;
+mod reader;
+mod tensor;
 mod value;
+pub mod write;
 
+pub use file::{ALIGNMENT_LIMIT_BYTES, GgufFile, HEADER_LIMIT_BYTES, UnsupportedType};
 pub use metadata::Metadata;
+pub use tensor::TensorInfo;
 pub use value::{Array, StringArray, Value};

@@ -262,7 +262,7 @@ mod tests {
         let array: StringArray = ["", "ab", "", "字"].iter().collect();
         assert_eq!(array.len(), 4);
         assert_eq!(array.iter().collect::<Vec<_>>(), ["", "ab", "", "字"]);
-        assert_eq!(array.iter().rev().next(), Some("字"));
+        assert_eq!(array.iter().next_back(), Some("字"));
         assert_eq!((array.get(1), array.get(3), array.get(4)), (Some("ab"), Some("字"), None));
         assert_eq!(array.text_bytes(), 5);
         assert!(StringArray::new().get(0).is_none());
