@@ -12,7 +12,8 @@
 //!    rounded to `f32`, halves to the even integer (the default rounding of `cvtps2dq` and `fcvtns`). Codes lie in
 //!    -127..=127 without clamping.
 //!
-//! A code times its scale is within `scale / 2` of the value, plus the rounding of three `f32` operations.
+//! A code times its scale is within `scale / 2` of the value, plus the rounding of three `f32` operations
+//! (which, for the last few floats below the largest one, can give an infinity).
 
 /// Values in a group.
 pub const GROUP: usize = 32;

@@ -13,7 +13,7 @@
 //! quantized formats share.
 //!
 //! **Bounds.** With `d` the stored scale of a block, every codec that quantizes keeps each finite value
-//! within `d / 2` of what it was (plus one `f32` rounding), as long as no magnitude is above
+//! within `d / 2` of what it was (plus the rounding of `f32`), as long as no magnitude is above
 //! [`Format::largest`]. [`Format::encode`] refuses what does not fit and names the index.
 //!
 //! **Adding a format** touches two places: a new file in `formats/` and one line in `formats/mod.rs`.

@@ -1,0 +1,267 @@
+//! The scalar codecs against the Python package `gguf` (to the bit), and the bounds of the encoders.
+
+use duan_quant::{Error, FORMATS, Format, TypeStatus, format_by_gguf_id, format_by_name, gguf_type};
+use proptest::prelude::*;
+
+fn format(name: &str) -> &'static Format {
+    format_by_name(name).unwrap()
+}
+
+fn fixture(name: &str, kind: &str) -> Vec<u8> {
+    let path = format!("{}/tests/fixtures/{name}.{kind}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Encodes and decodes; returns the bytes and the decoded values.
+fn round_trip(format: &Format, values: &[f32]) -> (Vec<u8>, Vec<f32>) {
+    let mut bytes = vec![0xaa; format.row_bytes(values.len()).unwrap()];
+    format.quantize.unwrap()(values, &mut bytes);
+    let mut decoded = vec![f32::NAN; values.len()];
+    format.decode(&bytes, &mut decoded).unwrap();
+    (bytes, decoded)
+}
+
+/// The stored scale of the block at the beginning of `bytes`.
+fn scale(bytes: &[u8]) -> f32 {
+    half::f16::from_le_bytes([bytes[0], bytes[1]]).to_f32()
+}
+
+#[test]
+fn every_format_decodes_the_fixtures_to_the_bit() {
+    for format in FORMATS {
+        let blocks = fixture(format.name, "blocks");
+        let expected = fixture(format.name, "values");
+        let mut values = vec![f32::NAN; expected.len() / 4];
+        format.decode(&blocks, &mut values).unwrap();
+        assert!(values.len() >= 96, "{}", format.name);
+        for (index, (value, expected)) in values.iter().zip(expected.chunks_exact(4)).enumerate() {
+            let expected = f32::from_le_bytes(expected.try_into().unwrap());
+            assert_eq!(value.to_bits(), expected.to_bits(), "{} weight {index}: {value} {expected}", format.name);
+        }
+    }
+}
+
+#[test]
+fn the_list_of_formats_is_consistent() {
+    let names: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+    assert_eq!(names, ["F32", "F16", "Q4_0", "Q4_1", "Q5_0", "Q8_0", "Q4_K", "Q6_K", "BF16"]);
+    assert!(FORMATS.is_sorted_by_key(|format| format.gguf_id));
+    for format in FORMATS {
+        assert_eq!(format_by_gguf_id(format.gguf_id), Some(*format));
+        assert_eq!(format_by_name(&format.name.to_lowercase()), Some(*format));
+        assert_eq!(gguf_type(format.gguf_id), TypeStatus::Supported(format));
+        assert_eq!(format.quantize.is_none(), format.name.ends_with("_K"), "{}", format.name);
+    }
+    assert_eq!(format_by_name("Q4_K_M"), None);
+    assert_eq!(format("Q4_1").bits_per_weight(), 5.0);
+    assert_eq!(format("Q6_K").bits_per_weight(), 6.5625);
+}
+
+#[test]
+fn rows_are_whole_blocks() {
+    assert_eq!(format("Q4_0").row_bytes(576), Some(18 * 18));
+    assert_eq!(format("Q6_K").row_bytes(640), None);
+    assert_eq!(format("Q4_K").row_bytes(0), Some(0));
+    assert_eq!(format("F32").row_bytes(usize::MAX), None);
+    let error = format("Q4_0").decode(&[0; 18], &mut [0.0; 64]).unwrap_err();
+    assert_eq!(error.to_string(), "Q4_0 takes 32 weights in 18 bytes, but there are 64 values and 18 bytes");
+    let error = format("Q4_K").encode(&[0.0; 256], &mut [0; 144]).unwrap_err();
+    assert_eq!(error, Error::CannotQuantize { format: "Q4_K" });
+}
+
+#[test]
+fn every_gguf_type_is_known() {
+    let status = |id: u32| match gguf_type(id) {
+        TypeStatus::Supported(_) => 's',
+        TypeStatus::Unsupported { .. } => 'u',
+        TypeStatus::Removed { .. } => 'r',
+        TypeStatus::Unknown => '?',
+    };
+    let all: String = (0..45).map(status).collect();
+    let expected = ["ssssrr", "sus", "uuu", "susu", &"u".repeat(14), "s", "rrr", "uu", "rrr", "uuu", "???"].concat();
+    assert_eq!(all, expected);
+    assert_eq!(gguf_type(u32::MAX), TypeStatus::Unknown);
+    assert_eq!(gguf_type(39).name(), Some("MXFP4"));
+    assert_eq!(gguf_type(39).block(), Some((32, 17)));
+    assert_eq!(gguf_type(31).name(), Some("Q4_0_4_4"));
+    assert_eq!(gguf_type(31).block(), None);
+    assert_eq!(gguf_type(200).name(), None);
+}
+
+/// The integer formats that can be written, with the number of steps that their scale is multiplied by at most.
+const INTEGER: [(&str, f32); 4] = [("Q4_0", 8.0), ("Q4_1", 15.0), ("Q5_0", 16.0), ("Q8_0", 127.0)];
+
+/// Checks that the round trip is finite and within half a step.
+fn check_bound(name: &str, values: &[f32]) {
+    let (bytes, decoded) = round_trip(format(name), values);
+    let blocks = bytes.chunks_exact(format(name).block_bytes);
+    for (block, (values, decoded)) in blocks.zip(values.chunks_exact(32).zip(decoded.chunks_exact(32))) {
+        let d = scale(block).abs();
+        let largest = values.iter().fold(0.0f32, |acc, x| acc.max(x.abs()));
+        // The products and sums of the codec round to f32, where subnormals are 1.4e-45 apart.
+        let bound = d / 2.0 + largest * 4.0 * f32::EPSILON + 1e-43;
+        for (value, decoded) in values.iter().zip(decoded) {
+            assert!(decoded.is_finite(), "{name}: {value} became {decoded}");
+            assert!((value - decoded).abs() <= bound, "{name}: {value} became {decoded}, scale {d}");
+        }
+    }
+}
+
+#[test]
+fn extreme_blocks_stay_within_half_a_step() {
+    let mut one_tiny = [0.0f32; 32];
+    one_tiny[5] = 1e-45;
+    let mut both_signs = [0.25f32; 32];
+    both_signs[0] = -1.0;
+    both_signs[31] = 1.0;
+    for (name, _) in INTEGER {
+        for block in [[0.0f32; 32], [-0.0; 32], [1e-40; 32], [3e-6; 32], [-3e-6; 32], one_tiny, both_signs] {
+            check_bound(name, &block);
+        }
+        // Twice the step that f16 has there, so that the rounding of a minimum is many steps.
+        check_bound(name, &std::array::from_fn::<f32, 32, _>(|i| 1000.3 + i as f32 / 32.0));
+        check_bound(name, &[format(name).largest; 32]);
+        check_bound(name, &[-format(name).largest; 32]);
+    }
+}
+
+#[test]
+fn zeros_become_zeros() {
+    for (name, _) in INTEGER {
+        for zero in [0.0f32, -0.0] {
+            let (bytes, decoded) = round_trip(format(name), &[zero; 64]);
+            assert_eq!(scale(&bytes), 0.0, "{name}");
+            assert!(decoded.iter().all(|&x| x == 0.0), "{name}");
+        }
+    }
+}
+
+#[test]
+fn codes_come_from_the_stored_scale() {
+    // 3e-6 / 127 is 2.4e-8, which rounds to 0 in f16; the smallest subnormal, 2^-24, is stored instead.
+    let (bytes, decoded) = round_trip(format("Q8_0"), &[3e-6; 32]);
+    assert_eq!(scale(&bytes), 2f32.powi(-24));
+    assert_eq!(bytes[2], 50);
+    assert!(decoded.iter().all(|&x| (x - 3e-6).abs() < 2e-8));
+    // The scale of 0.1 rounds down in f16, so that 0.1 is 127.05 steps of the stored one: the code is still 127.
+    let (bytes, _) = round_trip(format("Q8_0"), &[0.1; 32]);
+    assert_eq!(bytes[2..], [127; 32]);
+    // A block whose values are codes times a scale comes back exactly.
+    let exact: Vec<f32> = (0..32).map(|i| (i % 16 - 8) as f32 * 0.5).collect();
+    let (bytes, decoded) = round_trip(format("Q4_0"), &exact);
+    assert_eq!((scale(&bytes), decoded), (0.5, exact));
+}
+
+#[test]
+fn q4_0_bytes_are_as_the_format_says() {
+    // -8 has the largest magnitude, so the scale is 1 and weight i has the code i % 16.
+    let values: Vec<f32> = (0..32).map(|i| (i % 16 - 8) as f32).collect();
+    let (bytes, _) = round_trip(format("Q4_0"), &values);
+    let mut expected = vec![0x00, 0x3c];
+    expected.extend((0..16).map(|j| j | j << 4));
+    assert_eq!(bytes, expected);
+}
+
+#[test]
+fn values_that_do_not_fit_are_refused_with_their_index() {
+    for format in FORMATS.iter().filter(|format| format.quantize.is_some()) {
+        let mut bytes = vec![0x55; format.row_bytes(64).unwrap()];
+        let mut values = [1.0f32; 64];
+        values[40] = f32::NAN;
+        let error = format.encode(&values, &mut bytes).unwrap_err();
+        assert!(matches!(error, Error::NotFinite { index: 40, .. }), "{}: {error}", format.name);
+        values[40] = f32::NEG_INFINITY;
+        let error = format.encode(&values, &mut bytes).unwrap_err();
+        assert!(matches!(error, Error::NotFinite { index: 40, .. }), "{}: {error}", format.name);
+        if format.largest < f32::MAX {
+            values[40] = (-format.largest).next_down();
+            let error = format.encode(&values, &mut bytes).unwrap_err();
+            assert!(matches!(error, Error::TooLarge { index: 40, .. }), "{}: {error}", format.name);
+        }
+        assert!(bytes.iter().all(|&byte| byte == 0x55), "{}: refused, and written all the same", format.name);
+        values[40] = format.largest;
+        format.encode(&values, &mut bytes).unwrap();
+    }
+    // 9e6 needs a scale of 70866 in Q8_0, and 6e5 one of 75000 in Q4_0: above the largest f16, 65504.
+    assert!(format("Q8_0").encode(&[9e6; 32], &mut [0; 34]).is_err());
+    assert!(format("Q4_0").encode(&[6e5; 32], &mut [0; 18]).is_err());
+}
+
+#[test]
+fn unchecked_encoders_saturate_and_stay_finite() {
+    for (name, steps) in INTEGER {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX, f32::MIN, 9e6, -9e6] {
+            let mut values = [0.5f32; 32];
+            values[3] = bad;
+            let (bytes, decoded) = round_trip(format(name), &values);
+            assert!(scale(&bytes).is_finite(), "{name} {bad}");
+            assert!(decoded.iter().all(|x| x.is_finite() && x.abs() <= (steps + 1.0) * 65504.0), "{name} {bad}");
+        }
+        let mut values = [0.5f32; 32];
+        values[3] = f32::NAN;
+        let (_, decoded) = round_trip(format(name), &values);
+        assert!(decoded[3].abs() <= 0.04, "{name}: NaN counts as 0, not {}", decoded[3]);
+    }
+    let (_, decoded) = round_trip(format("F16"), &[f32::NAN, 1e6, -1e6]);
+    assert!(decoded[0].is_nan() && decoded[1] == f32::INFINITY && decoded[2] == f32::NEG_INFINITY);
+}
+
+#[test]
+fn infinite_scales_decode_without_a_panic() {
+    // The bits below are infinite and NaN as f16; the other two formats have no f16 in them.
+    for format in FORMATS.iter().filter(|format| !matches!(format.name, "F32" | "BF16")) {
+        let mut values = vec![0.0; format.block_weights * 3];
+        for bits in [0x7c00u16, 0xfc00, 0x7e00, 0xffff] {
+            let bytes: Vec<u8> = (0..format.block_bytes * 3).map(|i| bits.to_le_bytes()[i % 2]).collect();
+            format.decode(&bytes, &mut values).unwrap();
+            assert!(values.iter().any(|x| !x.is_finite()), "{}: a broken scale must show", format.name);
+        }
+    }
+}
+
+#[test]
+fn floats_round_to_nearest_even() {
+    let (bytes, decoded) = round_trip(format("BF16"), &[1.0 + 1.0 / 256.0, 1.0 + 3.0 / 256.0, -2.5, 0.0]);
+    assert_eq!(decoded, [1.0, 1.015625, -2.5, 0.0]);
+    assert_eq!(bytes[..2], [0x80, 0x3f]);
+    let (_, decoded) = round_trip(format("F16"), &[1.0 + 1.0 / 2048.0, 65504.0, 1e-8, 6e-8]);
+    assert_eq!(decoded, [1.0, 65504.0, 0.0, 2f32.powi(-24)]);
+    let (_, decoded) = round_trip(format("F32"), &[1e-45, f32::MAX, -0.0]);
+    assert_eq!(bits(&decoded), bits(&[1e-45, f32::MAX, -0.0]));
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|x| x.to_bits()).collect()
+}
+
+proptest! {
+    #[test]
+    fn any_block_stays_within_half_a_step(
+        exponent in -45i32..5,
+        offset in -1.0f32..1.0,
+        values in prop::collection::vec(-1.0f32..1.0, 64),
+    ) {
+        let size = 10f32.powi(exponent);
+        let values: Vec<f32> = values.iter().map(|x| (x * 0.3 + offset * 0.3) * size).collect();
+        for (name, _) in INTEGER {
+            check_bound(name, &values);
+        }
+    }
+
+    #[test]
+    fn encoding_what_was_decoded_changes_little_more(values in prop::collection::vec(-1.0f32..1.0, 32)) {
+        for (name, _) in INTEGER {
+            let (_, once) = round_trip(format(name), &values);
+            check_bound(name, &once);
+        }
+    }
+
+    #[test]
+    fn any_bytes_decode(bytes in prop::collection::vec(any::<u8>(), 420)) {
+        for format in FORMATS {
+            let blocks = bytes.len() / format.block_bytes;
+            let mut values = vec![0.0; blocks * format.block_weights];
+            format.decode(&bytes[..blocks * format.block_bytes], &mut values).unwrap();
+        }
+    }
+}
