@@ -1,0 +1,166 @@
+//! Small files written whole, free space, and hashing a file: what the other parts share.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::progress::{Progress, Sink};
+
+/// Bytes moved at a time between network, disk and hash.
+pub(crate) const CHUNK_BYTES: usize = 128 << 10;
+
+/// Lets an event through some ten times a second, so that showing it costs nothing.
+pub(crate) struct Throttle {
+    last: Instant,
+}
+
+impl Throttle {
+    pub(crate) fn new() -> Throttle {
+        Throttle { last: Instant::now() }
+    }
+
+    pub(crate) fn is_due(&mut self) -> bool {
+        let is_due = self.last.elapsed() >= Duration::from_millis(100);
+        if is_due {
+            self.last = Instant::now();
+        }
+        is_due
+    }
+}
+
+/// Creates a folder and those above it.
+pub(crate) fn create_folder(path: &Path) -> Result<()> {
+    fs::create_dir_all(path).map_err(|error| Error::io("create the folder", path, &error))
+}
+
+/// Removes a file; that it is not there is fine.
+pub(crate) fn remove_file(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// Reads a small JSON file of ours; one that is missing, unreadable or foreign counts as not there.
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    const LIMIT_BYTES: u64 = 1 << 20;
+    let mut text = Vec::new();
+    File::open(path).ok()?.take(LIMIT_BYTES).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Writes a small JSON file so that readers see the old or the new text, never a piece of it.
+pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let failed = |error: &std::io::Error| Error::io("write", path, error);
+    let mut text = serde_json::to_vec_pretty(value)
+        .map_err(|error| Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())))?;
+    text.push(b'\n');
+    let mut builder = tempfile::Builder::new();
+    // A cache may be shared: who may read the model may read what is known of it.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(folder).map_err(|error| failed(&error))?;
+    file.write_all(&text).map_err(|error| failed(&error))?;
+    file.as_file().sync_all().map_err(|error| failed(&error))?;
+    file.persist(path).map_err(|error| failed(&error.error))?;
+    Ok(())
+}
+
+/// Gives a finished file its name, in the same folder, and makes that last through a loss of power.
+pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
+    fs::rename(from, to).map_err(|error| Error::io("create", to, &error))?;
+    // Windows keeps no handle on folders, and its file system writes renames down by itself.
+    #[cfg(unix)]
+    if let Some(folder) = to.parent() {
+        let synced = File::open(folder).and_then(|folder| folder.sync_all());
+        synced.map_err(|error| Error::io("write", folder, &error))?;
+    }
+    Ok(())
+}
+
+/// Feeds the first `bytes` of a file to `hasher` and leaves the position behind them.
+pub(crate) fn hash_start(
+    file: &mut File,
+    path: &Path,
+    bytes: u64,
+    hasher: &mut Sha256,
+    progress: Sink<'_>,
+) -> Result<()> {
+    let failed = |error: &std::io::Error| Error::io("read", path, error);
+    let shown = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut event = |done_bytes| progress(Progress::Verifying { file: shown.clone(), done_bytes, total_bytes: bytes });
+    file.seek(SeekFrom::Start(0)).map_err(|error| failed(&error))?;
+    let mut buffer = vec![0; CHUNK_BYTES];
+    let mut throttle = Throttle::new();
+    let mut done: u64 = 0;
+    event(0);
+    while done < bytes {
+        let want = buffer.len().min(usize::try_from(bytes - done).unwrap_or(usize::MAX));
+        let got = file.read(&mut buffer[..want]).map_err(|error| failed(&error))?;
+        if got == 0 {
+            return Err(failed(&std::io::ErrorKind::UnexpectedEof.into()));
+        }
+        hasher.update(&buffer[..got]);
+        done += got as u64;
+        if throttle.is_due() {
+            event(done);
+        }
+    }
+    event(done);
+    Ok(())
+}
+
+/// Refuses to begin what cannot end: `needed_bytes` must be free where `folder` lies.
+pub(crate) fn check_room(folder: &Path, needed_bytes: u64) -> Result<()> {
+    match free_bytes(folder) {
+        Some(free) if free < needed_bytes => Err(Error::disk_full(folder, needed_bytes, free)),
+        _ => Ok(()),
+    }
+}
+
+/// Bytes free for this user; none where the system does not say.
+#[cfg(unix)]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let facts = rustix::fs::statvfs(folder).ok()?;
+    // Some network file systems report no blocks at all, which means unknown, not full.
+    (facts.f_blocks > 0).then(|| facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_refused_with_both_numbers() {
+        let folder = tempfile::tempdir().unwrap();
+        check_room(folder.path(), 1).unwrap();
+        let error = check_room(folder.path(), u64::MAX).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DiskFull);
+        assert!(error.to_string().contains("18.4 EB are needed"), "{error}");
+    }
+
+    #[test]
+    fn json_is_replaced_whole_and_rubbish_counts_as_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        write_json(&path, &[1, 2]).unwrap();
+        write_json(&path, &[3]).unwrap();
+        assert_eq!(read_json::<Vec<u32>>(&path), Some(vec![3]));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        fs::write(&path, "[3").unwrap();
+        assert_eq!(read_json::<Vec<u32>>(&path), None);
+        assert_eq!(read_json::<Vec<u32>>(&folder.path().join("y.json")), None);
+    }
+}

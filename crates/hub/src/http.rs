@@ -1,0 +1,286 @@
+//! One door to the network: agents with the system's certificates and proxy variables, and errors in our words.
+
+use std::io;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use ureq::tls::{RootCerts, TlsConfig};
+use ureq::{Agent, Body, Proxy, Timeout, http};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::retry::Failure;
+
+/// What to ask a server for.
+#[derive(Default)]
+pub(crate) struct Request<'a> {
+    pub(crate) url: &'a str,
+    /// The `Accept` header, where the form of the answer can be chosen.
+    pub(crate) accept: Option<&'a str>,
+    /// First byte wanted; with 0 the whole file is asked for.
+    pub(crate) from: u64,
+    /// The validator of the bytes that are here already.
+    pub(crate) if_range: Option<&'a str>,
+}
+
+/// Agents for plain and for encrypted addresses: proxy variables differ by scheme.
+pub(crate) struct Http {
+    connect_timeout: Duration,
+    stall_timeout: Duration,
+    plain: OnceLock<Agent>,
+    encrypted: OnceLock<Agent>,
+}
+
+impl Http {
+    pub(crate) fn new(connect_timeout: Duration, stall_timeout: Duration) -> Http {
+        Http { connect_timeout, stall_timeout, plain: OnceLock::new(), encrypted: OnceLock::new() }
+    }
+
+    /// Sends a request and returns the answer, whatever its status, before its body is read.
+    pub(crate) fn get(&self, request: &Request<'_>) -> std::result::Result<http::Response<Body>, Failure> {
+        let agent = self.agent(request.url).map_err(Failure::last)?;
+        let mut call = agent.get(request.url);
+        if let Some(accept) = request.accept {
+            call = call.header("Accept", accept);
+        } else {
+            // A file is wanted as it is: lengths and ranges count its own bytes.
+            call = call.header("Accept-Encoding", "identity");
+        }
+        if request.from > 0 {
+            call = call.header("Range", format!("bytes={}-", request.from));
+            if let Some(validator) = request.if_range {
+                call = call.header("If-Range", validator);
+            }
+        }
+        call.call().map_err(|error| Failure::of_connection(request.url, error))
+    }
+
+    fn agent(&self, url: &str) -> Result<&Agent> {
+        let is_encrypted = starts_with_ignoring_case(url, "https://");
+        if !is_encrypted && !starts_with_ignoring_case(url, "http://") {
+            return Err(Error::new(
+                ErrorKind::BadIndex,
+                format!("{} is not an http or https address", without_credentials(url)),
+            ));
+        }
+        let slot = if is_encrypted { &self.encrypted } else { &self.plain };
+        if let Some(agent) = slot.get() {
+            return Ok(agent);
+        }
+        let proxy = proxy_for(is_encrypted, |variable| std::env::var(variable).ok())?;
+        Ok(slot.get_or_init(|| self.build_agent(is_encrypted, proxy)))
+    }
+
+    fn build_agent(&self, is_encrypted: bool, proxy: Option<Proxy>) -> Agent {
+        Agent::config_builder()
+            .http_status_as_error(false)
+            // What was asked for encrypted must not come back in the open after a redirect.
+            .https_only(is_encrypted)
+            .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
+            .proxy(proxy)
+            .user_agent(concat!("duan/", env!("CARGO_PKG_VERSION")))
+            .timeout_resolve(Some(self.connect_timeout))
+            .timeout_connect(Some(self.connect_timeout))
+            .timeout_per_read(Some(self.stall_timeout))
+            .timeout_per_write(Some(self.stall_timeout))
+            .build()
+            .into()
+    }
+}
+
+fn starts_with_ignoring_case(text: &str, start: &str) -> bool {
+    text.get(..start.len()).is_some_and(|head| head.eq_ignore_ascii_case(start))
+}
+
+/// The proxy that the customary variables name for addresses of this kind; lower case goes before upper case.
+/// The machine itself is never reached through a proxy.
+fn proxy_for(is_encrypted: bool, variable: impl Fn(&str) -> Option<String>) -> Result<Option<Proxy>> {
+    let names: [&str; 4] = if is_encrypted {
+        ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"]
+    } else {
+        ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"]
+    };
+    let set = |name: &str| variable(name).map(|v| v.trim().to_string()).filter(|v| !v.is_empty());
+    let Some((name, value)) = names.iter().find_map(|name| Some((*name, set(name)?))) else {
+        return Ok(None);
+    };
+    let unusable = |error: ureq::Error| {
+        Error::new(
+            ErrorKind::Proxy,
+            format!(
+                "{name}={} cannot be used as a proxy ({error}); write it as http://host:port or unset it",
+                without_credentials(&value)
+            ),
+        )
+    };
+    let parsed = Proxy::new(&value).map_err(unusable)?;
+    let mut builder = Proxy::builder(parsed.protocol())
+        .host(parsed.host())
+        .port(parsed.port())
+        .resolve_target(parsed.resolve_target())
+        .no_proxy("localhost")
+        .no_proxy("127.*")
+        .no_proxy("[::1]");
+    if let Some(user) = parsed.username() {
+        builder = builder.username(user);
+    }
+    if let Some(password) = parsed.password() {
+        builder = builder.password(password);
+    }
+    let exceptions = set("no_proxy").or_else(|| set("NO_PROXY")).unwrap_or_default();
+    for exception in exceptions.split([',', ' ']).map(str::trim).filter(|text| !text.is_empty()) {
+        builder = builder.no_proxy(exception);
+        // By custom a name stands for the hosts below it too.
+        if !exception.starts_with(['.', '*']) {
+            builder = builder.no_proxy(&format!(".{exception}"));
+        }
+    }
+    builder.build().map(Some).map_err(unusable)
+}
+
+/// The address as it may be shown: without user and password.
+pub(crate) fn without_credentials(url: &str) -> String {
+    let start = url.find("://").map_or(0, |at| at + 3);
+    let (scheme, rest) = url.split_at(start);
+    let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..authority].rfind('@') {
+        Some(at) => format!("{scheme}{}", &rest[at + 1..]),
+        None => url.to_string(),
+    }
+}
+
+/// The host and port of an address, to show.
+pub(crate) fn host_of(url: &str) -> String {
+    let shown = without_credentials(url);
+    let rest = shown.split_once("://").map_or(shown.as_str(), |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().unwrap_or_default().to_string()
+}
+
+/// Whether the body of a response announces itself as a web page.
+pub(crate) fn is_web_page(response: &http::Response<Body>) -> bool {
+    response.body().mime_type().is_some_and(|mime| {
+        mime.eq_ignore_ascii_case("text/html") || mime.eq_ignore_ascii_case("application/xhtml+xml")
+    })
+}
+
+/// An error of the connection, or while a body was read, in our words.
+pub(crate) fn network_error(url: &str, error: ureq::Error) -> Error {
+    let host = host_of(url);
+    let text = error.to_string();
+    match error {
+        ureq::Error::HostNotFound => Error::new(
+            ErrorKind::Network,
+            format!("the address of {host} cannot be found; is there a network? Check it and the proxy variables"),
+        ),
+        ureq::Error::Timeout(Timeout::Resolve | Timeout::Connect) => Error::new(
+            ErrorKind::Network,
+            format!("{host} does not answer; is there a network? Check it and the proxy variables"),
+        ),
+        ureq::Error::Timeout(_) => {
+            Error::new(ErrorKind::Timeout, format!("{host} went silent; try again, what has arrived is kept"))
+        }
+        ureq::Error::ConnectProxyFailed(_) | ureq::Error::InvalidProxyUrl => Error::new(
+            ErrorKind::Proxy,
+            format!("the proxy does not let {host} through ({text}); check HTTPS_PROXY, HTTP_PROXY and ALL_PROXY"),
+        ),
+        ureq::Error::RequireHttpsOnly(_) => Error::new(
+            ErrorKind::Certificate,
+            format!(
+                "{} redirects to an address without encryption; a proxy on the way may do that, name another index \
+                 in PIP_INDEX_URL",
+                without_credentials(url)
+            ),
+        ),
+        ureq::Error::TooManyRedirects => Error::new(
+            ErrorKind::Server,
+            format!("{} redirects without end; name another index in PIP_INDEX_URL", without_credentials(url)),
+        ),
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => certificate_error(&host, &text),
+        ureq::Error::Io(io) if is_certificate_failure(&io) => certificate_error(&host, &io.to_string()),
+        ureq::Error::BadUri(_) | ureq::Error::Http(_) => Error::new(
+            ErrorKind::BadIndex,
+            format!("{} is not an address that can be asked ({text})", without_credentials(url)),
+        ),
+        ureq::Error::Io(io) => Error::new(
+            ErrorKind::Network,
+            format!("no connection to {host} ({io}); is there a network? Check it and the proxy variables"),
+        ),
+        _ => Error::new(
+            ErrorKind::Network,
+            format!("the connection to {host} failed ({text}); try again, what has arrived is kept"),
+        ),
+    }
+}
+
+/// Whether a failure of the connection comes from the encryption layer, which hands its errors on as invalid data.
+fn is_certificate_failure(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidData && error.get_ref().is_some()
+}
+
+fn certificate_error(host: &str, reason: &str) -> Error {
+    Error::new(
+        ErrorKind::Certificate,
+        format!(
+            "the encrypted connection to {host} was refused on this side ({reason}); check the clock, install the \
+             system's certificates (package ca-certificates), or name a company's own in SSL_CERT_FILE"
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proxy(is_encrypted: bool, variables: &[(&str, &str)]) -> Result<Option<Proxy>> {
+        proxy_for(is_encrypted, |name| {
+            variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.to_string())
+        })
+    }
+
+    #[test]
+    fn proxies_go_by_scheme_and_exceptions() {
+        let variables = [
+            ("HTTPS_PROXY", "http://user:p%40ss@secure.example:3128"),
+            ("http_proxy", "plain.example:8080"),
+            ("ALL_PROXY", "socks5h://all.example"),
+            ("NO_PROXY", "inner.example, .corp,10.0.0.1"),
+        ];
+        let secure = proxy(true, &variables).unwrap().unwrap();
+        assert_eq!((secure.host(), secure.port()), ("secure.example", 3128));
+        assert_eq!((secure.username(), secure.password()), (Some("user"), Some("p@ss")));
+        let plain = proxy(false, &variables).unwrap().unwrap();
+        assert_eq!((plain.host(), plain.port()), ("plain.example", 8080));
+        let all = proxy(true, &variables[2..]).unwrap().unwrap();
+        assert_eq!((all.host(), all.port(), all.resolve_target()), ("all.example", 1080, false));
+        assert!(proxy(true, &[("HTTP_PROXY", "http://x"), ("HTTPS_PROXY", " ")]).unwrap().is_none());
+
+        for (url, bypassed) in [
+            ("https://inner.example/x", true),
+            ("https://a.inner.example/x", true),
+            ("https://notinner.example/x", false),
+            ("https://a.corp/x", true),
+            ("https://10.0.0.1/x", true),
+            ("http://127.0.0.1:99/x", true),
+            ("http://localhost:99/x", true),
+            ("https://elsewhere.example/x", false),
+        ] {
+            assert_eq!(secure.is_no_proxy(&url.parse().unwrap()), bypassed, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_unusable_proxy_is_named_without_its_password() {
+        let error = proxy(true, &[("HTTPS_PROXY", "ftp://me:secret@host:1")]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Proxy);
+        assert!(error.to_string().contains("HTTPS_PROXY=ftp://host:1"), "{error}");
+        assert!(!error.to_string().contains("secret"), "{error}");
+    }
+
+    #[test]
+    fn addresses_are_shown_without_credentials() {
+        assert_eq!(without_credentials("https://me:pw@host/a@b?c"), "https://host/a@b?c");
+        assert_eq!(without_credentials("https://host/a"), "https://host/a");
+        assert_eq!(without_credentials("me:pw@host:1"), "host:1");
+        assert_eq!(host_of("https://me:p@w@host:81/a/b"), "host:81");
+        assert_eq!(host_of("http://h"), "h");
+    }
+}

