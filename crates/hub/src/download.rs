@@ -200,7 +200,7 @@ impl<'a> Transfer<'a> {
             response = self.ask(http)?;
         }
         match response.status().as_u16() {
-            200 => self.begin(&response)?,
+            200 => self.begin(&mut response)?,
             206 if self.done > 0 => {}
             status => {
                 let error = Error::status(&self.shown_url(), status);
@@ -237,7 +237,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// A whole file begins. What is here already is given up only after the answer looks like the file.
-    fn begin(&mut self, response: &http::Response<Body>) -> std::result::Result<(), Failure> {
+    fn begin(&mut self, response: &mut http::Response<Body>) -> std::result::Result<(), Failure> {
         if is_web_page(response) {
             return Err(Failure::last(Error::web_page(&self.shown_url())));
         }
@@ -245,6 +245,11 @@ impl<'a> Transfer<'a> {
         if let (Some(expected), Some(found)) = (self.remote.bytes, length)
             && expected != found
         {
+            let mut head = Vec::new();
+            let read = response.body_mut().as_reader().take(64).read_to_end(&mut head);
+            if read.is_ok() && is_html(&head) {
+                return Err(Failure::last(Error::web_page(&self.shown_url())));
+            }
             return Err(Failure::last(Error::wrong_size(&self.shown_url(), expected, found)));
         }
         self.start_over().map_err(Failure::last)?;

@@ -139,16 +139,17 @@ impl Assembly {
     fn open(job: &Job<'_>, progress: Sink<'_>) -> Result<Assembly> {
         let part = job.folder.join("model.part");
         let failed = |error: std::io::Error| Error::io("open", &part, &error);
-        let options = || OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&part);
-        let mut file = options().map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
+        let length = std::fs::metadata(&part).map_or(0, |metadata| metadata.len());
         let earlier = read_json::<FetchNote>(&job.note_path);
         let usable = earlier.filter(|note| is_usable(note, job) && note.bytes <= length);
         let note = usable.unwrap_or_else(|| FetchNote { name: job.name.clone(), ..FetchNote::default() });
+        let is_new = note.bytes == 0;
+        let options = || OpenOptions::new().read(true).write(true).create(true).truncate(is_new).open(&part);
+        let mut file = options().map_err(failed)?;
         let mut hasher = Sha256::new();
-        // Behind the noted length lies what a run wrote before it was interrupted.
-        file.set_len(note.bytes).map_err(failed)?;
-        if note.bytes > 0 {
+        if !is_new {
+            // Behind the noted length lies what a run wrote before it was interrupted.
+            file.set_len(note.bytes).map_err(failed)?;
             hash_start(&mut file, &part, note.bytes, &mut hasher, progress)?;
         }
         write_json(&job.note_path, &note)?;
