@@ -173,11 +173,26 @@ impl StringArray {
         StringArray::default()
     }
 
-    /// From the buffer and the ends. `None` where an end lies before the one before it, beyond the buffer or inside a
-    /// character, or where the last end is not the buffer's.
-    pub(super) fn from_parts(text: String, ends: Vec<usize>) -> Option<StringArray> {
-        let ascending = ends.is_sorted() && ends.last().copied().unwrap_or(0) == text.len();
-        (ascending && ends.iter().all(|&end| text.is_char_boundary(end))).then_some(StringArray { text, ends })
+    /// From the buffer and where each string ends in it: ascending, the last one at the buffer's end.
+    ///
+    /// # Errors
+    /// The index of the first string that ends elsewhere or inside a character.
+    pub(super) fn from_parts(
+        text: String,
+        ends: Vec<usize>,
+    ) -> std::result::Result<StringArray, usize> {
+        let mut start = 0;
+        for (index, &end) in ends.iter().enumerate() {
+            if end < start || !text.is_char_boundary(end) {
+                return Err(index);
+            }
+            start = end;
+        }
+        if start == text.len() {
+            Ok(StringArray { text, ends })
+        } else {
+            Err(ends.len())
+        }
     }
 
     /// Adds a string at the end.
@@ -263,7 +278,10 @@ mod tests {
         assert_eq!(array.len(), 4);
         assert_eq!(array.iter().collect::<Vec<_>>(), ["", "ab", "", "字"]);
         assert_eq!(array.iter().next_back(), Some("字"));
-        assert_eq!((array.get(1), array.get(3), array.get(4)), (Some("ab"), Some("字"), None));
+        assert_eq!(
+            (array.get(1), array.get(3), array.get(4)),
+            (Some("ab"), Some("字"), None)
+        );
         assert_eq!(array.text_bytes(), 5);
         assert!(StringArray::new().get(0).is_none());
     }
@@ -271,11 +289,30 @@ mod tests {
     #[test]
     fn string_arrays_refuse_ends_that_do_not_fit() {
         let text = || "a字".to_owned();
-        assert!(StringArray::from_parts(text(), vec![1, 4]).is_some());
-        assert!(StringArray::from_parts(text(), vec![2, 4]).is_none(), "inside a character");
-        assert!(StringArray::from_parts(text(), vec![1]).is_none(), "text left over");
-        assert!(StringArray::from_parts(text(), vec![4, 1]).is_none(), "not ascending");
-        assert!(StringArray::from_parts(text(), vec![1, 5]).is_none(), "beyond the end");
-        assert!(StringArray::from_parts(String::new(), vec![]).is_some());
+        assert!(StringArray::from_parts(text(), vec![1, 4]).is_ok());
+        assert_eq!(
+            StringArray::from_parts(text(), vec![2, 4]),
+            Err(0),
+            "inside a character"
+        );
+        assert_eq!(
+            StringArray::from_parts(text(), vec![1]),
+            Err(1),
+            "text left over"
+        );
+        assert_eq!(
+            StringArray::from_parts(text(), vec![4, 1]),
+            Err(1),
+            "not ascending"
+        );
+        assert_eq!(
+            StringArray::from_parts(text(), vec![1, 5]),
+            Err(1),
+            "beyond the end"
+        );
+        assert_eq!(
+            StringArray::from_parts(String::new(), vec![]),
+            Ok(StringArray::new())
+        );
     }
 }
