@@ -274,7 +274,13 @@ impl<'a> Transfer<'a> {
             let got = match reader.read(&mut buffer) {
                 Ok(0) => break,
                 Ok(got) => got,
-                Err(error) => return Err(Failure::again(network_error(&self.remote.url, error.into()))),
+                Err(error) => {
+                    return Err(Failure::again(network_error(
+                        &self.remote.url,
+                        &host_of(&self.remote.url),
+                        error.into(),
+                    )));
+                }
             };
             self.keep(&buffer[..got])?;
             if throttle.is_due() {

@@ -159,6 +159,15 @@ mod tests {
         write_json(&path, &[3]).unwrap();
         assert_eq!(read_json::<Vec<u32>>(&path), Some(vec![3]));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+            let other = tempfile::tempdir().unwrap();
+            let plain = other.path().join("plain");
+            fs::write(&plain, "").unwrap();
+            assert_eq!(mode(&path), mode(&plain));
+        }
         fs::write(&path, "[3").unwrap();
         assert_eq!(read_json::<Vec<u32>>(&path), None);
         assert_eq!(read_json::<Vec<u32>>(&folder.path().join("y.json")), None);

@@ -51,7 +51,16 @@ impl Http {
                 call = call.header("If-Range", validator);
             }
         }
-        call.call().map_err(|error| Failure::of_connection(request.url, error))
+        call.call().map_err(|error| {
+            let host = host_of(request.url);
+            let proxy = agent.config().proxy();
+            let used = proxy.filter(|proxy| request.url.parse().is_ok_and(|uri| !proxy.is_no_proxy(&uri)));
+            let reached = match used {
+                Some(proxy) => format!("{host} through the proxy {}:{}", proxy.host(), proxy.port()),
+                None => host,
+            };
+            Failure::of_connection(request.url, &reached, error)
+        })
     }
 
     fn agent(&self, url: &str) -> Result<&Agent> {
@@ -162,9 +171,9 @@ pub(crate) fn is_web_page(response: &http::Response<Body>) -> bool {
     })
 }
 
-/// An error of the connection, or while a body was read, in our words.
-pub(crate) fn network_error(url: &str, error: ureq::Error) -> Error {
-    let host = host_of(url);
+/// An error of the connection, or while a body was read, in our words. `host` is what could not be reached, as it is
+/// to be shown.
+pub(crate) fn network_error(url: &str, host: &str, error: ureq::Error) -> Error {
     let text = error.to_string();
     match error {
         ureq::Error::HostNotFound => Error::new(
@@ -194,8 +203,8 @@ pub(crate) fn network_error(url: &str, error: ureq::Error) -> Error {
             ErrorKind::Server,
             format!("{} redirects without end; name another index in PIP_INDEX_URL", without_credentials(url)),
         ),
-        ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => certificate_error(&host, &text),
-        ureq::Error::Io(io) if is_certificate_failure(&io) => certificate_error(&host, &io.to_string()),
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => certificate_error(host, &text),
+        ureq::Error::Io(io) if is_certificate_failure(&io) => certificate_error(host, &io.to_string()),
         ureq::Error::BadUri(_) | ureq::Error::Http(_) => Error::new(
             ErrorKind::BadIndex,
             format!("{} is not an address that can be asked ({text})", without_credentials(url)),
@@ -265,6 +274,18 @@ mod tests {
         ] {
             assert_eq!(secure.is_no_proxy(&url.parse().unwrap()), bypassed, "{url}");
         }
+    }
+
+    #[test]
+    fn a_proxy_that_is_not_there_is_named() {
+        let http = Http::new(Duration::from_secs(9), Duration::from_secs(9));
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let agent = http.build_agent(false, proxy(false, &[("HTTP_PROXY", &closed.to_string())]).unwrap());
+        assert!(http.plain.set(agent).is_ok());
+        let request = Request { url: "http://elsewhere.invalid/x", ..Request::default() };
+        let error = http.get(&request).err().unwrap().error;
+        assert_eq!(error.kind(), ErrorKind::Network);
+        assert!(error.to_string().contains(&format!("elsewhere.invalid through the proxy {closed}")), "{error}");
     }
 
     #[test]

@@ -95,7 +95,7 @@ fn read_page(http: &Http, url: &str) -> std::result::Result<(Vec<u8>, String), F
         Err(ureq::Error::BodyExceedsLimit(limit)) => {
             Err(Failure::last(bad_page(&shown, &format!("longer than {limit} bytes"))))
         }
-        Err(error) => Err(Failure::again(network_error(url, error))),
+        Err(error) => Err(Failure::again(network_error(url, &host_of(url), error))),
     }
 }
 

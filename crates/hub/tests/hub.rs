@@ -595,6 +595,12 @@ fn a_folder_that_cannot_be_written_is_named_with_the_remedy() {
 }
 
 #[test]
+fn a_hub_can_be_shared_between_threads() {
+    fn assert_shared<T: Send + Sync>(_: &T) {}
+    assert_shared(&Hub::new(Stage::new().options()).unwrap());
+}
+
+#[test]
 fn a_path_is_used_where_it_lies() {
     let stage = Stage::new();
     let path = stage.cache.path().join("mine.gguf");
