@@ -1,1 +1,22 @@
-//! TODO
+//! The contract between policy (the engine) and machines (the CPU, later GPUs and NPUs).
+//!
+//! * [`Backend`] says what a device is and which ops of a graph it cannot run, and compiles the rest;
+//! * [`Compiled`] runs passes and owns the device's keys and values;
+//! * [`Pass`] is one forward call: tokens and a list of spans;
+//! * [`Reference`] interprets any graph in plain scalar code: it is the truth that devices are compared
+//!   with, and the device of last resort;
+//! * [`conformance`] is the suite that every device must pass.
+//!
+//! This crate must never know a vendor, an instruction set, a session or a sampler. Start reading at
+//! [`contract`](Backend), then the reference: it is the shortest complete implementation.
+
+pub mod conformance;
+mod contract;
+mod error;
+mod pass;
+mod reference;
+
+pub use contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse, Refusal};
+pub use error::{Error, Result};
+pub use pass::{PAGE_TOKENS, PageId, Pass, Span};
+pub use reference::{Precision, Reference};

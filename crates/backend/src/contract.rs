@@ -1,0 +1,137 @@
+//! What every device offers to the engine.
+
+use std::ops::Range;
+
+use duan_model::Model;
+use duan_model::graph::ValueId;
+use half::f16;
+
+use crate::error::Result;
+use crate::pass::{PageId, Pass};
+
+/// How the KV cache keeps its numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KvFormat {
+    /// Half floats: two bytes a number.
+    F16,
+    /// Floats: for comparisons with oracles.
+    F32,
+}
+
+impl KvFormat {
+    /// Bytes of one number.
+    pub fn bytes(self) -> usize {
+        match self {
+            Self::F16 => 2,
+            Self::F32 => 4,
+        }
+    }
+}
+
+/// What buffers are sized for, once, at load.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// The most tokens in one pass.
+    pub max_rows: usize,
+    /// The most rows that results are wanted for in one pass.
+    pub max_wanted_rows: usize,
+    /// Pages of the KV cache.
+    pub pages: usize,
+    /// How the KV cache keeps its numbers.
+    pub kv_format: KvFormat,
+}
+
+/// An op that a device cannot run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// Index into the graph's nodes.
+    pub op: usize,
+    /// Why, for people.
+    pub reason: String,
+}
+
+/// What a device is asked to make ready.
+#[derive(Debug, Clone)]
+pub struct CompileJob<'a> {
+    /// Configuration, graph and weights.
+    pub model: &'a Model,
+    /// The ops that this device will run, ascending ranges of the graph's nodes.
+    pub ops: &'a [Range<usize>],
+    /// Sizes of all buffers.
+    pub limits: Limits,
+}
+
+impl CompileJob<'_> {
+    /// Whether this device runs the op at `index`.
+    pub fn runs(&self, index: usize) -> bool {
+        self.ops.iter().any(|range| range.contains(&index))
+    }
+}
+
+/// Bytes a device holds, all sized at load.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MemoryUse {
+    /// Weights as this device reads them (mapped ones included).
+    pub weights_bytes: u64,
+    /// The KV cache when it is full.
+    pub kv_bytes: u64,
+    /// Everything between: values and scratch.
+    pub scratch_bytes: u64,
+}
+
+/// A kind of device.
+pub trait Backend: Send + Sync {
+    /// The name that people type and plans print.
+    fn name(&self) -> &'static str;
+
+    /// One line about the device: what it is and what it uses.
+    fn description(&self) -> String;
+
+    /// Bytes that this device could still give to a model without swapping, where that can be read.
+    fn memory_available_bytes(&self) -> Option<u64>;
+
+    /// The ops of `model` that this device cannot run, with reasons.
+    fn refusals(&self, model: &Model) -> Vec<Refusal>;
+
+    /// Packs weights, picks kernels, sizes every buffer.
+    ///
+    /// # Errors
+    /// When memory cannot be had or an op in the job is one that the device refuses.
+    fn compile(&self, job: &CompileJob<'_>) -> Result<Box<dyn Compiled>>;
+}
+
+/// A model on a device. It owns the values and the keys and values of the ops it runs.
+///
+/// Passes are checked by [`Pass::check`] on entry; the ids of values, caches and pages come from the graph
+/// and the engine's ledger, and wrong ones are bugs (they panic).
+pub trait Compiled: Send {
+    /// Starts `ops` (within the compiled ranges) on `pass`. The device may have finished when this returns.
+    ///
+    /// # Errors
+    /// When the pass exceeds the limits, or the device fails.
+    fn submit(&mut self, pass: &Pass<'_>, ops: Range<usize>) -> Result<()>;
+
+    /// Waits until everything submitted is done.
+    ///
+    /// # Errors
+    /// When the device fails.
+    fn wait(&mut self) -> Result<()>;
+
+    /// A value's first `length` numbers, row after row. Valid after [`Compiled::wait`].
+    fn value(&self, value: ValueId, length: usize) -> &[f32];
+
+    /// The same to write: what another device made.
+    fn value_mut(&mut self, value: ValueId, length: usize) -> &mut [f32];
+
+    /// Keys [positions, kv_heads, key_dim] and values [positions, kv_heads, value_dim] of one page.
+    fn read_kv(&self, cache: usize, page: PageId, positions: Range<usize>, keys: &mut [f16], values: &mut [f16]);
+
+    /// Writes what [`Compiled::read_kv`] reads.
+    fn write_kv(&mut self, cache: usize, page: PageId, positions: Range<usize>, keys: &[f16], values: &[f16]);
+
+    /// Copies the first `count` positions of a page, in every cache of this device.
+    fn copy_page(&mut self, from: PageId, to: PageId, count: usize);
+
+    /// What this holds.
+    fn memory(&self) -> MemoryUse;
+}

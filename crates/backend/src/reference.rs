@@ -1,0 +1,370 @@
+//! The reference interpreter: every op in plain scalar code, one loop after the other.
+//!
+//! It is the definition that devices are tested against, so it prefers clarity and wide sums to speed; the
+//! plan uses it as the device of last resort, and shows that.
+
+use std::ops::Range;
+
+use duan_model::Model;
+use duan_model::config::RopeStyle;
+use duan_model::graph::{LinearPart, Op, ValueId};
+use duan_model::weights::VectorId;
+use duan_quant::{Activation, activation};
+use half::f16;
+
+use crate::contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse, Refusal};
+use crate::error::Result;
+use crate::pass::{PAGE_TOKENS, PageId, Pass};
+
+const NAME: &str = "reference";
+
+/// How the reference treats the input of a matrix whose format asks for integer activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// Codes it as devices do, so that bounds on devices are tight.
+    Coded,
+    /// Leaves it in f32: what the weights would give without that loss.
+    Exact,
+}
+
+/// The scalar device that runs every graph.
+#[derive(Debug, Clone, Copy)]
+pub struct Reference {
+    precision: Precision,
+}
+
+impl Reference {
+    /// A reference of the given precision.
+    pub fn new(precision: Precision) -> Self {
+        Self { precision }
+    }
+}
+
+impl Backend for Reference {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn description(&self) -> String {
+        "plain scalar code, one thread: correct and slow".into()
+    }
+
+    fn memory_available_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    fn refusals(&self, _model: &Model) -> Vec<Refusal> {
+        Vec::new()
+    }
+
+    fn compile(&self, job: &CompileJob<'_>) -> Result<Box<dyn Compiled>> {
+        let graph = &job.model.graph;
+        let rows = |wanted_rows_only| if wanted_rows_only { job.limits.max_wanted_rows } else { job.limits.max_rows };
+        let values = graph.values.iter().map(|value| vec![0.0; rows(value.wanted_rows_only) * value.width]).collect();
+        let attends_here = |cache: usize| {
+            let is_it = |op: &Op| matches!(op, Op::Attention { cache: own, .. } if *own == cache);
+            graph.nodes.iter().enumerate().any(|(index, node)| is_it(&node.op) && job.runs(index))
+        };
+        let caches = graph
+            .caches
+            .iter()
+            .enumerate()
+            .map(|(index, cache)| {
+                let positions = if attends_here(index) { job.limits.pages * PAGE_TOKENS } else { 0 };
+                Cache {
+                    keys: vec![0.0; positions * cache.kv_heads * cache.key_dim],
+                    values: vec![0.0; positions * cache.kv_heads * cache.value_dim],
+                    key_width: cache.kv_heads * cache.key_dim,
+                    value_width: cache.kv_heads * cache.value_dim,
+                }
+            })
+            .collect();
+        let frequencies = job.model.config.ropes.iter().map(|rope| rope.frequencies()).collect();
+        Ok(Box::new(Interpreter {
+            model: job.model.clone(),
+            precision: self.precision,
+            limits: job.limits.clone(),
+            frequencies,
+            values,
+            caches,
+        }))
+    }
+}
+
+/// Keys and values of one attention: position after position, in f32 that hold what the KV format can.
+struct Cache {
+    keys: Vec<f32>,   // [pages * PAGE_TOKENS, kv_heads * key_dim]
+    values: Vec<f32>, // [pages * PAGE_TOKENS, kv_heads * value_dim]
+    key_width: usize,
+    value_width: usize,
+}
+
+impl Cache {
+    fn key(&self, slot: usize) -> &[f32] {
+        &self.keys[slot * self.key_width..][..self.key_width]
+    }
+
+    fn value(&self, slot: usize) -> &[f32] {
+        &self.values[slot * self.value_width..][..self.value_width]
+    }
+}
+
+/// Where a position of a sequence lies in the cache.
+fn slot(pages: &[PageId], position: usize) -> usize {
+    pages[position / PAGE_TOKENS] as usize * PAGE_TOKENS + position % PAGE_TOKENS
+}
+
+struct Interpreter {
+    model: Model,
+    precision: Precision,
+    limits: Limits,
+    frequencies: Vec<Vec<f32>>,
+    values: Vec<Vec<f32>>,
+    caches: Vec<Cache>,
+}
+
+impl Compiled for Interpreter {
+    fn submit(&mut self, pass: &Pass<'_>, ops: Range<usize>) -> Result<()> {
+        pass.check(NAME, &self.limits, self.model.config.vocab_size)?;
+        let graph = self.model.graph.clone();
+        for node in &graph.nodes[ops] {
+            self.run(&node.op, pass);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn value(&self, value: ValueId, length: usize) -> &[f32] {
+        &self.values[value.0 as usize][..length]
+    }
+
+    fn value_mut(&mut self, value: ValueId, length: usize) -> &mut [f32] {
+        &mut self.values[value.0 as usize][..length]
+    }
+
+    fn read_kv(&self, cache: usize, page: PageId, positions: Range<usize>, keys: &mut [f16], values: &mut [f16]) {
+        let cache = &self.caches[cache];
+        let slots = slot_range(page, positions);
+        let narrow =
+            |from: &[f32], to: &mut [f16]| to.iter_mut().zip(from).for_each(|(to, from)| *to = f16::from_f32(*from));
+        narrow(&cache.keys[scaled(&slots, cache.key_width)], keys);
+        narrow(&cache.values[scaled(&slots, cache.value_width)], values);
+    }
+
+    fn write_kv(&mut self, cache: usize, page: PageId, positions: Range<usize>, keys: &[f16], values: &[f16]) {
+        let cache = &mut self.caches[cache];
+        let slots = slot_range(page, positions);
+        let widen = |from: &[f16], to: &mut [f32]| to.iter_mut().zip(from).for_each(|(to, from)| *to = from.to_f32());
+        widen(keys, &mut cache.keys[scaled(&slots, cache.key_width)]);
+        widen(values, &mut cache.values[scaled(&slots, cache.value_width)]);
+    }
+
+    fn copy_page(&mut self, from: PageId, to: PageId, count: usize) {
+        for cache in self.caches.iter_mut().filter(|cache| !cache.keys.is_empty()) {
+            let (source, target) = (slot_range(from, 0..count), slot_range(to, 0..count));
+            cache.keys.copy_within(scaled(&source, cache.key_width), target.start * cache.key_width);
+            cache.values.copy_within(scaled(&source, cache.value_width), target.start * cache.value_width);
+        }
+    }
+
+    fn memory(&self) -> MemoryUse {
+        let bytes = |floats: usize| (floats * size_of::<f32>()) as u64;
+        MemoryUse {
+            weights_bytes: self.model.weights.bytes(),
+            kv_bytes: self.caches.iter().map(|cache| bytes(cache.keys.len() + cache.values.len())).sum(),
+            scratch_bytes: self.values.iter().map(|value| bytes(value.len())).sum(),
+        }
+    }
+}
+
+fn slot_range(page: PageId, positions: Range<usize>) -> Range<usize> {
+    assert!(positions.end <= PAGE_TOKENS, "positions {positions:?} of a page of {PAGE_TOKENS}");
+    let first = page as usize * PAGE_TOKENS;
+    first + positions.start..first + positions.end
+}
+
+fn scaled(range: &Range<usize>, width: usize) -> Range<usize> {
+    range.start * width..range.end * width
+}
+
+impl Interpreter {
+    fn run(&mut self, op: &Op, pass: &Pass<'_>) {
+        let rows = pass.rows();
+        match *op {
+            Op::Embed { table, scale, output } => {
+                let matrix = self.model.weights.matrix(table);
+                let out = &mut self.values[output.0 as usize];
+                for (row, &token) in out.chunks_exact_mut(matrix.columns()).zip(pass.tokens) {
+                    (matrix.format().dequantize)(matrix.row(token as usize), row);
+                    row.iter_mut().for_each(|x| *x *= scale);
+                }
+            }
+            Op::Norm { input, weight, groups, epsilon, output } => {
+                let rows = self.rows_of(input, pass);
+                self.norm(input, weight, rows * groups, epsilon, output);
+            }
+            Op::Linear { input, ref parts } => {
+                let rows = self.rows_of(input, pass);
+                parts.iter().for_each(|part| self.linear(input, part, rows));
+            }
+            Op::Rope { value, heads, head_dim, rope } => self.rope(pass, value, heads, head_dim, rope),
+            Op::Attention { .. } => self.attention(op, pass),
+            Op::GatedAct { gate, up, width, output, activation } => {
+                for index in 0..rows * width {
+                    let gated = activation.apply(self.values[gate.0 as usize][index]);
+                    self.values[output.0 as usize][index] = gated * self.values[up.0 as usize][index];
+                }
+            }
+            Op::Add { width, target, addend } => {
+                for index in 0..rows * width {
+                    self.values[target.0 as usize][index] += self.values[addend.0 as usize][index];
+                }
+            }
+            Op::SelectRows { input, output } => {
+                let width = self.model.graph.values[input.0 as usize].width;
+                for (to, from) in pass.wanted().enumerate() {
+                    for column in 0..width {
+                        self.values[output.0 as usize][to * width + column] =
+                            self.values[input.0 as usize][from * width + column];
+                    }
+                }
+            }
+            Op::Softcap { value, cap } => {
+                let length = pass.wanted_rows() * self.model.graph.values[value.0 as usize].width;
+                self.values[value.0 as usize][..length].iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
+            }
+        }
+    }
+
+    fn rows_of(&self, value: ValueId, pass: &Pass<'_>) -> usize {
+        if self.model.graph.values[value.0 as usize].wanted_rows_only { pass.wanted_rows() } else { pass.rows() }
+    }
+
+    fn norm(&mut self, input: ValueId, weight: VectorId, groups: usize, epsilon: f32, output: ValueId) {
+        let weight = self.model.weights.vector(weight); // [width]
+        let width = weight.len();
+        for group in 0..groups {
+            let x = &self.values[input.0 as usize][group * width..][..width];
+            let mean_square = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() / width as f64;
+            let factor = (1.0 / (mean_square + f64::from(epsilon)).sqrt()) as f32;
+            for column in 0..width {
+                let x = self.values[input.0 as usize][group * width + column];
+                self.values[output.0 as usize][group * width + column] = x * factor * weight[column];
+            }
+        }
+    }
+
+    fn linear(&mut self, input: ValueId, part: &LinearPart, rows: usize) {
+        let matrix = self.model.weights.matrix(part.matrix);
+        let bias = part.bias.map(|bias| self.model.weights.vector(bias));
+        let (width, columns) = (matrix.rows(), matrix.columns());
+        let mut x = self.values[input.0 as usize][..rows * columns].to_vec(); // [rows, columns]
+        if self.precision == Precision::Coded && matrix.format().activation == Activation::Int8 {
+            code_and_decode(&mut x);
+        }
+        let mut weights = vec![0.0; columns];
+        for column in 0..width {
+            (matrix.format().dequantize)(matrix.row(column), &mut weights);
+            for (row, x) in x.chunks_exact(columns).enumerate() {
+                let sum: f64 = x.iter().zip(&weights).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum();
+                let bias = bias.map_or(0.0, |bias| bias[column]);
+                self.values[part.output.0 as usize][row * width + column] = sum as f32 + bias;
+            }
+        }
+    }
+
+    fn rope(&mut self, pass: &Pass<'_>, value: ValueId, heads: usize, head_dim: usize, rope: usize) {
+        let style = self.model.config.ropes[rope].style;
+        let frequencies = &self.frequencies[rope]; // [dims / 2]
+        for (first, span) in pass.spans_with_rows() {
+            for index in 0..span.count {
+                let row = &mut self.values[value.0 as usize][(first + index) * heads * head_dim..][..heads * head_dim];
+                for head in row.chunks_exact_mut(head_dim) {
+                    for (pair, frequency) in frequencies.iter().enumerate() {
+                        let (low, high) = match style {
+                            RopeStyle::AdjacentPairs => (2 * pair, 2 * pair + 1),
+                            RopeStyle::SplitHalves => (pair, pair + frequencies.len()),
+                        };
+                        let (sin, cos) = ((span.start + index) as f32 * frequency).sin_cos();
+                        let (x, y) = (head[low], head[high]);
+                        head[low] = x * cos - y * sin;
+                        head[high] = x * sin + y * cos;
+                    }
+                }
+            }
+        }
+    }
+
+    fn attention(&mut self, op: &Op, pass: &Pass<'_>) {
+        let Op::Attention { query, key, value, output, heads, scale, softcap, cache } = *op else { return };
+        let config = self.model.graph.caches[cache].clone();
+        let (key_dim, value_dim) = (config.key_dim, config.value_dim);
+        let heads_per_kv = heads / config.kv_heads;
+        for (first, span) in pass.spans_with_rows() {
+            for index in 0..span.count {
+                let row = first + index;
+                let position = span.start + index;
+                self.store(cache, slot(span.pages, position), key, value, row);
+                let earliest = config.window.map_or(0, |window| (position + 1).saturating_sub(window));
+                for head in 0..heads {
+                    let kv_head = head / heads_per_kv;
+                    let cache = &self.caches[cache];
+                    let query = &self.values[query.0 as usize][(row * heads + head) * key_dim..][..key_dim];
+                    let score = |position: usize| {
+                        let key = &cache.key(slot(span.pages, position))[kv_head * key_dim..][..key_dim];
+                        let dot: f64 = query.iter().zip(key).map(|(&q, &k)| f64::from(q) * f64::from(k)).sum();
+                        let scaled = dot as f32 * scale;
+                        softcap.map_or(scaled, |cap| cap * (scaled / cap).tanh())
+                    };
+                    let scores: Vec<f32> = (earliest..=position).map(score).collect();
+                    let weighted = softmax_sum(&scores, value_dim, |index| {
+                        &cache.value(slot(span.pages, earliest + index))[kv_head * value_dim..][..value_dim]
+                    });
+                    self.values[output.0 as usize][(row * heads + head) * value_dim..][..value_dim]
+                        .copy_from_slice(&weighted);
+                }
+            }
+        }
+    }
+
+    /// Stores one row's keys and values in the cache, as the KV format can hold them.
+    fn store(&mut self, cache: usize, slot: usize, key: ValueId, value: ValueId, row: usize) {
+        let kept = |x: f32| match self.limits.kv_format {
+            KvFormat::F16 => f16::from_f32(x).to_f32(),
+            KvFormat::F32 => x,
+        };
+        let Cache { key_width, value_width, .. } = self.caches[cache];
+        for column in 0..key_width {
+            self.caches[cache].keys[slot * key_width + column] =
+                kept(self.values[key.0 as usize][row * key_width + column]);
+        }
+        for column in 0..value_width {
+            self.caches[cache].values[slot * value_width + column] =
+                kept(self.values[value.0 as usize][row * value_width + column]);
+        }
+    }
+}
+
+/// `sum(softmax(scores)[i] * value(i))` [width]. Subtracting the largest score keeps every exponential in 0..=1.
+fn softmax_sum<'a>(scores: &[f32], width: usize, value: impl Fn(usize) -> &'a [f32]) -> Vec<f32> {
+    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut total = 0.0f64;
+    let mut sum = vec![0.0f64; width];
+    for (index, score) in scores.iter().enumerate() {
+        let weight = f64::from(score - largest).exp();
+        total += weight;
+        sum.iter_mut().zip(value(index)).for_each(|(sum, &value)| *sum += weight * f64::from(value));
+    }
+    sum.iter().map(|&sum| (sum / total) as f32).collect()
+}
+
+/// What remains of activations after their integer coding.
+fn code_and_decode(x: &mut [f32]) {
+    let mut codes = vec![0i8; x.len()];
+    let mut scales = vec![0.0f32; x.len() / activation::GROUP];
+    activation::quantize(x, &mut codes, &mut scales);
+    activation::dequantize(&codes, &scales, x);
+}
