@@ -1,0 +1,231 @@
+//! Text to tokens and back, from the vocabulary in a GGUF file.
+//!
+//! Two kinds are known: byte-pair encoding by a list of merges (`tokenizer.ggml.model` is `gpt2`: GPT-2, Llama 3, Qwen,
+//! SmolLM2, ...), and SentencePiece's encoding by scores (`llama`: Llama 2, Mistral, Gemma, ...). This is code of our own,
+//! because vocabularies come as GGUF has them, without a `tokenizer.json`, and because both loops here take linear time
+//! (up to the logarithm of a heap) for any text.
+//!
+//! Text never becomes a control token. Only [`Tokenizer::encode_prompt`] makes control tokens, and only from parts of the
+//! prompt that the chat template wrote itself, see [`crate::template`].
+//!
+//! Start reading at [`Tokenizer::encode`]. How text is cut before merging is a table, `pre_tokenizers.rs`; merging is
+//! `merge.rs`; output is `decode.rs`.
+
+mod bpe;
+mod byte_level;
+mod decode;
+mod load;
+mod merge;
+mod pre_tokenizers;
+mod special;
+mod split;
+mod spm;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use std::borrow::Cow;
+
+pub use decode::StreamDecoder;
+pub use vocabulary::TokenKind;
+
+use crate::error::Result;
+use crate::gguf::Metadata;
+use crate::template::{Part, Prompt};
+use bpe::Bpe;
+use merge::Merger;
+use special::Finder;
+use spm::Spm;
+use vocabulary::{METASPACE, Vocabulary};
+
+/// The tokenizer of a model.
+#[derive(Debug)]
+pub struct Tokenizer {
+    vocabulary: Vocabulary,
+    model: Model,
+    /// Finds the tokens that any text is searched for before merging.
+    user_defined: Finder,
+    /// Finds those and control tokens, for text of the template.
+    marked: Finder,
+    /// Name of the row that cuts text; empty where none does.
+    pre_tokenizer: &'static str,
+    bos: Option<u32>,
+    eos: Option<u32>,
+    adds_bos: bool,
+    adds_space_prefix: bool,
+    end_of_turn: Vec<u32>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug)]
+enum Model {
+    Bpe(Bpe),
+    Spm(Spm),
+}
+
+/// Text is merged in stretches of at most this many bytes, so that positions fit 32 bits.
+const LONGEST_STRETCH_BYTES: usize = 1 << 30;
+
+impl Tokenizer {
+    /// Reads `tokenizer.ggml.*`. What is odd and can be lived with stands in [`Tokenizer::warnings`].
+    ///
+    /// # Errors
+    /// Where keys are missing or have the wrong type or length, where the kind of tokenizer or the pre-tokenizer is unknown,
+    /// and where a byte-pair tokenizer does not name its pre-tokenizer.
+    pub fn from_gguf(metadata: &Metadata) -> Result<Tokenizer> {
+        load::from_gguf(metadata)
+    }
+
+    /// Tokens of plain text. Control tokens never come out, whatever the text says, and no begin-of-text token is added.
+    pub fn encode(&self, text: &str) -> Vec<u32> {
+        let mut ids = Vec::new();
+        self.append_text(text, &mut Merger::default(), &mut ids);
+        ids
+    }
+
+    /// Tokens of a prompt: template parts may become control tokens, content parts may not, not even together with what
+    /// stands beside them. Between control tokens, text is encoded as one, across the borders of parts.
+    ///
+    /// The begin-of-text token comes first where the file asks for it ([`Tokenizer::adds_bos`]) and the prompt does not begin
+    /// with it already; it is never doubled.
+    pub fn encode_prompt(&self, prompt: &Prompt) -> Vec<u32> {
+        let mut ids = Vec::new();
+        let mut merger = Merger::default();
+        let mut text = String::new();
+        for part in &prompt.parts {
+            let part = match part {
+                Part::Content(content) => {
+                    text.push_str(content);
+                    continue;
+                }
+                Part::Template(part) => part,
+            };
+            let mut done = 0;
+            for found in self.marked.find(part) {
+                // A control token of white space alone could not be told from the white space of a message.
+                let is_text = self.vocabulary.kind(found.id) == TokenKind::UserDefined
+                    || part[found.start..found.end].trim().is_empty();
+                if !is_text {
+                    text.push_str(&part[done..found.start]);
+                    self.append_text(&text, &mut merger, &mut ids);
+                    text.clear();
+                    ids.push(found.id);
+                    done = found.end;
+                }
+            }
+            text.push_str(&part[done..]);
+        }
+        self.append_text(&text, &mut merger, &mut ids);
+        if let Some(bos) = self.bos.filter(|&bos| self.adds_bos && ids.first() != Some(&bos)) {
+            ids.insert(0, bos);
+        }
+        ids
+    }
+
+    /// Encodes text that stands between control tokens, or at the beginning or end.
+    fn append_text(&self, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
+        let mut done = 0;
+        for found in self.user_defined.find(text) {
+            self.append_plain(&text[done..found.start], merger, ids);
+            ids.push(found.id);
+            done = found.end;
+        }
+        self.append_plain(&text[done..], merger, ids);
+    }
+
+    /// Encodes text without user-defined tokens in it.
+    fn append_plain(&self, mut text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
+        let mut is_first = true;
+        while !text.is_empty() {
+            let (stretch, rest) = text.split_at(text.floor_char_boundary(LONGEST_STRETCH_BYTES));
+            match &self.model {
+                Model::Bpe(bpe) if bpe.is_byte_level() => bpe.encode(&self.vocabulary, stretch, merger, ids),
+                Model::Bpe(bpe) => bpe.encode(&self.vocabulary, &stretch.replace(' ', METASPACE), merger, ids),
+                Model::Spm(spm) => {
+                    let prefix = if is_first && self.adds_space_prefix { METASPACE } else { "" };
+                    let escaped = format!("{prefix}{}", stretch.replace(' ', METASPACE));
+                    spm.encode(&self.vocabulary, &escaped, merger, ids);
+                }
+            }
+            is_first = false;
+            text = rest;
+        }
+    }
+
+    /// The token that begins a text, where there is one.
+    pub fn bos(&self) -> Option<u32> {
+        self.bos
+    }
+
+    /// Whether texts for this model begin with [`Tokenizer::bos`].
+    pub fn adds_bos(&self) -> bool {
+        self.adds_bos
+    }
+
+    /// The token that ends a text, where there is one.
+    pub fn eos(&self) -> Option<u32> {
+        self.eos
+    }
+
+    /// All tokens that end the model's turn, each once; never out of range.
+    pub fn end_of_turn(&self) -> &[u32] {
+        &self.end_of_turn
+    }
+
+    /// Number of tokens in the vocabulary. The model's output may be wider, with places for which there is no token.
+    pub fn vocab_size(&self) -> usize {
+        self.vocabulary.len()
+    }
+
+    /// Text of a token as the file writes it; `None` beyond the vocabulary.
+    pub fn token_text(&self, id: u32) -> Option<&str> {
+        self.vocabulary.text(id)
+    }
+
+    /// What a token prints, which may be a part of a character; nothing beyond the vocabulary. Control tokens give their
+    /// names.
+    pub fn token_bytes(&self, id: u32) -> Cow<'_, [u8]> {
+        Cow::Borrowed(self.vocabulary.bytes(id))
+    }
+
+    /// What a token is for; ids beyond the vocabulary are unused places.
+    pub fn token_kind(&self, id: u32) -> TokenKind {
+        self.vocabulary.kind(id)
+    }
+
+    /// Whether a token is structure rather than text.
+    pub fn is_control(&self, id: u32) -> bool {
+        self.vocabulary.kind(id) == TokenKind::Control
+    }
+
+    /// The first token whose text in the file is exactly this, of whatever kind. Looks at all tokens.
+    pub fn find_token(&self, text: &str) -> Option<u32> {
+        self.vocabulary.find_text(text)
+    }
+
+    /// Name of the pre-tokenizer, by which text is cut before merging; empty where the tokenizer has none.
+    pub fn pre_tokenizer(&self) -> &'static str {
+        self.pre_tokenizer
+    }
+
+    /// What is odd about the vocabulary, one sentence each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// A decoder for a stream of tokens that starts now.
+    pub fn decoder(&self) -> StreamDecoder<'_> {
+        StreamDecoder::new(self)
+    }
+
+    /// Text of tokens; control tokens print nothing.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        let mut decoder = self.decoder();
+        let mut text = String::new();
+        for &id in ids {
+            decoder.push(id, &mut text);
+        }
+        decoder.finish(&mut text);
+        text
+    }
+}
