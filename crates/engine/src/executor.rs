@@ -1,0 +1,114 @@
+//! A loaded model: its compiled devices and the ledger of its KV cache. Sessions run on it one pass at a time.
+
+use duan_backend::{Backend, Limits, Pass, Span};
+use duan_model::Model;
+
+use crate::error::{Error, Result};
+use crate::event::DeviceMemory;
+use crate::ledger::{Ledger, SequenceId};
+use crate::memory::{MemoryNeed, Sizes};
+use crate::plan::Plan;
+use crate::run::Runner;
+
+/// A model that is ready to run.
+#[derive(Debug)]
+pub struct Executor {
+    runner: Runner,
+    ledger: Ledger,
+    limits: Limits,
+    context: usize,
+    vocab_size: usize,
+}
+
+impl Executor {
+    /// Makes a model ready: checks that it fits in memory, then compiles each device's part. `backends` are in the order of
+    /// [`Plan::devices`].
+    ///
+    /// # Errors
+    /// When a size makes no sense, the memory does not suffice or a device cannot compile its part.
+    pub fn load(model: &Model, backends: &[&dyn Backend], plan: &Plan, sizes: &Sizes) -> Result<Self> {
+        let limits = sizes.limits_for(&model.config)?;
+        let context = sizes.context_for(&model.config)?;
+        let need = MemoryNeed::of(model, context, &limits);
+        for (index, backend) in backends.iter().enumerate() {
+            if !plan.ops_of(index).is_empty() {
+                need.check(*backend)?;
+            }
+        }
+        let runner = Runner::compile(model, backends, plan, &limits)?;
+        let ledger = Ledger::new(limits.pages, context);
+        Ok(Self { runner, ledger, limits, context, vocab_size: model.config.vocab_size })
+    }
+
+    /// Positions of the context.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Tokens of the vocabulary, and logits of a row.
+    pub fn vocab_size(&self) -> usize {
+        self.vocab_size
+    }
+
+    /// What buffers were sized for.
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Which tokens the cache holds.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub(crate) fn ledger_mut(&mut self) -> &mut Ledger {
+        &mut self.ledger
+    }
+
+    /// What each device holds.
+    pub fn memory(&self) -> Vec<DeviceMemory> {
+        self.runner.memory()
+    }
+
+    /// The logits of the last pass's wanted rows [rows, vocab_size].
+    pub fn logits(&self, rows: usize) -> &[f32] {
+        self.runner.logits(rows)
+    }
+
+    /// Runs one small pass of each phase, so that costs of first use do not end up in the first answer. The cache is as it
+    /// was before.
+    ///
+    /// # Errors
+    /// As [`Executor::pass`].
+    pub fn warm_up(&mut self) -> Result<()> {
+        let sequence = self.ledger.open();
+        let prefill = [0; 2];
+        let rows = self.limits.max_rows.min(self.context - 1).min(prefill.len());
+        let passes = self.pass(sequence, &prefill[..rows], 1).and_then(|()| self.pass(sequence, &[0], 1));
+        self.ledger.close(sequence);
+        passes
+    }
+
+    /// Appends `tokens`, at most `max_rows`, to a sequence in one pass, and asks for the logits of its last `wanted` rows. On an
+    /// error the sequence is as it was before.
+    ///
+    /// # Errors
+    /// When a token is unknown, the context or the cache is full, or a device fails.
+    pub fn pass(&mut self, sequence: SequenceId, tokens: &[u32], wanted: usize) -> Result<()> {
+        if let Some(&token) = tokens.iter().find(|&&token| token as usize >= self.vocab_size) {
+            return Err(Error::UnknownToken { token, vocab_size: self.vocab_size });
+        }
+        if let Some(copy) = self.ledger.reserve(sequence, tokens.len())? {
+            self.runner.copy_page(copy);
+        }
+        let start = self.ledger.tokens(sequence).len();
+        let pages = self.ledger.pages(sequence);
+        let spans = [Span { sequence: sequence.0, start, count: tokens.len(), wanted, pages }];
+        let result = self.runner.run(&Pass { tokens, spans: &spans });
+        match result {
+            Ok(()) => self.ledger.append(sequence, tokens),
+            // What was reserved is given back.
+            Err(_) => self.ledger.rewind(sequence, start),
+        }
+        result
+    }
+}
