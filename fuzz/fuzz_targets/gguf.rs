@@ -1,7 +1,7 @@
 //! Parses arbitrary bytes as a GGUF file, and reads everything that an accepted file says.
 //!
-//! Beyond not crashing, an accepted file must keep its promises: each tensor's bytes are there, and a header written anew from what was
-//! read is read as the same.
+//! Beyond not crashing, an accepted file must keep its promises: each tensor's bytes are there, and a header
+//! written anew from what was read is read as the same.
 
 #![no_main]
 

@@ -5,8 +5,9 @@ use std::path::Path;
 
 /// What is wrong with a model file, its tokenizer, its template or its configuration.
 ///
-/// Every message is one line that says where (file, key, tensor), what was expected and found, and what to do. Text that comes
-/// from a file appears through [`quoted`], so that it can neither break the line nor flood the terminal.
+/// Every message is one line that says where (file, key, tensor), what was expected and found, and what to do.
+/// Text that comes from a file appears through [`quoted`], so that it can neither break the line nor flood the
+/// terminal.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -94,12 +95,20 @@ pub enum Error {
         /// What to do.
         remedy: String,
     },
-    /// The chat template cannot be read, fails, or refuses the messages.
+    /// The chat template itself refuses the messages, as templates do where roles do not alternate.
+    #[error("{template} refuses: {message}")]
+    Refused {
+        /// Which template: file and key.
+        template: String,
+        /// The template's own words, on one line.
+        message: String,
+    },
+    /// The chat template cannot be read, or fails.
     #[error("{template}: {message}")]
     Template {
         /// Which template: file and key.
         template: String,
-        /// What went wrong; where the template itself refuses, its own words.
+        /// What went wrong.
         message: String,
     },
 }

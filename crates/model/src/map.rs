@@ -2,16 +2,21 @@
 //!
 //! # Why this is sound, and where it ends
 //!
-//! A map is shown as `&[u8]`, which promises that the bytes do not change while the reference lives. The map is read-only, so nothing
-//! in this program changes them. Another program that writes *into* the file could; no operating system that duan runs on lets a reader
-//! rule that out. What duan does about it: every number and every string of a header is copied out of the map first and checked on the
-//! copy, so that a change cannot make a checked value unchecked; and of weights every bit pattern is valid, so that a change gives wrong numbers, not
-//! wrong memory accesses. Downloads go to another name and are renamed when complete, so duan itself never writes into a file that may be mapped.
+//! A map is shown as `&[u8]`, which promises that the bytes do not change while the reference lives. The map is
+//! read-only, so nothing in this program changes them. Another program that writes *into* the file could; no
+//! operating system that duan runs on lets a reader rule that out, and by the letter of the language such a
+//! write is undefined behaviour. What duan does about it: every number and every string of a header is copied
+//! out of the map first and checked on the copy, so that a change cannot make a checked value unchecked; and of
+//! weights every bit pattern is valid, so that a change gives wrong numbers, not wrong memory accesses.
+//! Downloads go to another name and are renamed when complete, so duan itself never writes into a file that may
+//! be mapped.
 //!
-//! If the file is *cut* while it is mapped, touching a page beyond the new end raises `SIGBUS` on Unix and ends the process (Windows refuses to cut a mapped
-//! file). A map holds its file open, so deleting or replacing the file by name is harmless. [`Map::current_bytes`] asks for the length anew; tensors
-//! are checked against it each time their bytes are handed out, which finds a file that was cut between opening and loading. A cut
-//! after that is the one case left open; `GgufFile::read` (which copies the file to memory) is the way out where files change.
+//! If the file is *cut* while it is mapped, touching a page beyond the new end raises `SIGBUS` on Unix and ends
+//! the process (Windows refuses to cut a mapped file). A map holds its file open, so deleting or replacing the
+//! file by name is harmless. [`Map::current_bytes`] asks for the length anew; tensors are checked against it
+//! each time their bytes are handed out, which finds a file that was cut between opening and loading. A cut
+//! after that is the one case left open; `GgufFile::read` (which copies the file to memory) is the way out
+//! where files change.
 #![allow(unsafe_code)]
 
 use std::fs::File;
@@ -34,8 +39,9 @@ pub(crate) struct Map {
 impl Map {
     /// Maps the whole of `file`. Reads nothing yet: pages come in when they are touched.
     pub(crate) fn new(file: File) -> io::Result<Map> {
-        // SAFETY: The map is read-only and lives in `Map` together with the open file. That no one else changes the bytes cannot be known;
-        // the module's documentation says why a change gives wrong numbers and not undefined accesses.
+        // SAFETY: The map is read-only and lives in `Map` together with the open file. That no one else changes
+        // the bytes cannot be known; the module's documentation says why a change gives wrong numbers and not
+        // undefined accesses.
         let bytes = unsafe { Mmap::map(&file)? };
         Ok(Map { bytes, file })
     }
@@ -64,8 +70,8 @@ impl Map {
             let start = range.start.next_multiple_of(PAGE_BYTES);
             let end = range.end.min(self.bytes.len()) / PAGE_BYTES * PAGE_BYTES;
             if start < end {
-                // SAFETY: The map is shared, read-only and backed by the file, so pages that are dropped come back with the file's bytes;
-                // no data can be lost, and the advised range lies inside the map.
+                // SAFETY: The map is shared, read-only and backed by the file, so pages that are dropped come
+                // back with the file's bytes; no data can be lost, and the advised range lies inside the map.
                 let _ = unsafe {
                     self.bytes.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
                 };

@@ -252,7 +252,10 @@ proptest! {
     }
 
     #[test]
-    fn damaged_files_do_no_harm(whole in any_file(), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
+    fn damaged_files_do_no_harm(
+        whole in any_file(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+    ) {
         let mut bytes = whole;
         for (at, byte) in damage {
             let at = at.index(bytes.len());

@@ -1,13 +1,14 @@
 //! The integer coding of activations that all quantized formats share.
 //!
-//! A row is cut into groups of [`GROUP`] values. Each group is coded as 32 `i8` codes and one `f32` scale. The rule, exact
-//! to the bit, which every kernel must follow:
+//! A row is cut into groups of [`GROUP`] values. Each group is coded as 32 `i8` codes and one `f32` scale. The
+//! rule, exact to the bit, which every kernel must follow:
 //!
-//! 1. `largest` is the maximum of `|x|` in the group. Taken over the bit patterns without the sign bit, compared as integers,
-//!    this is the same number, and NaN and infinities come out on top.
+//! 1. `largest` is the maximum of `|x|` in the group. Taken over the bit patterns without the sign bit,
+//!    compared as integers, this is the same number, and NaN and infinities come out on top.
 //! 2. If `largest` is NaN or infinite, the scale is NaN and all codes are 0, so that the fault shows in every
 //!    result instead of hiding.
-//! 3. If `largest` is below [`SMALLEST`], the scale is 0 and all codes are 0. (Below about 3.7e-37, `127 / largest` would overflow.)
+//! 3. If `largest` is below [`SMALLEST`], the scale is 0 and all codes are 0. (Below about 3.7e-37,
+//!    `127 / largest` would overflow.)
 //! 4. Otherwise `scale = largest / 127` and `code = round(x * (127 / largest))`, both divisions and the product
 //!    rounded to `f32`, halves to the even integer (the default rounding of `cvtps2dq` and `fcvtns`). Codes lie in
 //!    -127..=127 without clamping.

@@ -43,8 +43,8 @@ pub struct Format {
     /// duan reads the format only.
     ///
     /// Codes are computed from the scale as it is stored. A block format never writes a scale that is not
-    /// finite: NaN counts as 0, and magnitudes above [`Format::largest`] may saturate. F32 keeps the bits, F16 and BF16 round
-    /// to nearest even as IEEE 754 says (so infinities and NaN stay). [`Format::encode`] refuses
+    /// finite: NaN counts as 0, and magnitudes above [`Format::largest`] may saturate. F32 keeps the bits, F16
+    /// and BF16 round to nearest even as IEEE 754 says (so infinities and NaN stay). [`Format::encode`] refuses
     /// such values instead. Panics where the two lengths do not belong together.
     pub quantize: Option<Quantize>,
 }

@@ -1,6 +1,7 @@
 //! Type ids of GGUF files, also of those types that cannot be read here.
 //!
-//! Source: the enumeration of tensor types in the GGUF format document, and the block sizes of its reference implementation.
+//! Source: the enumeration of tensor types in the GGUF format document, and the block sizes of its reference
+//! implementation.
 
 use crate::{Format, format_by_gguf_id};
 

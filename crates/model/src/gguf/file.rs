@@ -14,8 +14,9 @@ use super::value::Value;
 use crate::bytes::SharedBytes;
 use crate::error::{Error, Result, file_label, quoted};
 
-/// Header, metadata and tensor entries must end within the first 256 MiB. The largest known (a vocabulary of 256 thousand tokens and a whole
-/// tokenizer as JSON) take about 50 MiB; without a limit, a damaged count in a large file could fill the memory.
+/// Header, metadata and tensor entries must end within the first 256 MiB. The largest known (a vocabulary of
+/// 256 thousand tokens and a whole tokenizer as JSON) take about 50 MiB; without a limit, a damaged count in a
+/// large file could fill the memory.
 pub const HEADER_LIMIT_BYTES: usize = 256 << 20;
 
 /// Largest alignment that is accepted: 16 MiB.
@@ -26,8 +27,9 @@ const LEAST_ENTRY_BYTES: u64 = 8 + 4 + 1;
 
 /// A GGUF file: metadata, tensor entries, and the bytes of the tensors.
 ///
-/// What the entries say was checked when the file was opened: each tensor of known size lies inside the file, aligned, and overlaps
-/// no other. Types that cannot be read are no error here; [`GgufFile::unsupported_types`] lists them.
+/// What the entries say was checked when the file was opened: each tensor of known size lies inside the file,
+/// aligned, and overlaps no other. Types that cannot be read are no error here; [`GgufFile::unsupported_types`]
+/// lists them.
 #[derive(Debug, Clone)]
 pub struct GgufFile {
     path: PathBuf,
@@ -60,15 +62,12 @@ impl GgufFile {
     /// Opens and checks the file at `path`, which is mapped: only the pages of its header are read now.
     ///
     /// # Errors
-    /// Where the file cannot be opened, is something else, is cut short, or breaks a rule of the format; each in one line.
+    /// Where the file cannot be opened, is something else, is cut short, or breaks a rule of the format; each
+    /// in one line.
     pub fn open(path: &Path) -> Result<GgufFile> {
         let file = open_regular(path)?;
         let label = file_label(path);
-        let is_empty = file
-            .metadata()
-            .map_err(|error| Error::io(&label, "read its size", error))?
-            .len()
-            == 0;
+        let is_empty = file.metadata().map_err(|error| Error::io(&label, "read its size", error))?.len() == 0;
         let bytes = if is_empty {
             // Systems refuse to map nothing, and the message for an empty file is better.
             SharedBytes::from(Vec::new())
@@ -86,9 +85,7 @@ impl GgufFile {
         use std::io::Read as _;
         let label = file_label(path);
         let mut bytes = Vec::new();
-        open_regular(path)?
-            .read_to_end(&mut bytes)
-            .map_err(|error| Error::io(&label, "read it", error))?;
+        open_regular(path)?.read_to_end(&mut bytes).map_err(|error| Error::io(&label, "read it", error))?;
         GgufFile::parse(path.to_owned(), label, bytes.into())
     }
 
@@ -108,42 +105,16 @@ impl GgufFile {
         reader.take(8, Place::Header)?;
         let tensor_count = reader.u64(Place::Header)?;
         let entry_count = reader.u64(Place::Header)?;
-        reader.check_count(
-            entry_count,
-            "metadata entries",
-            LEAST_ENTRY_BYTES,
-            Place::Header,
-        )?;
-        reader.check_count(
-            tensor_count,
-            "tensors",
-            tensor::LEAST_ENTRY_BYTES,
-            Place::Header,
-        )?;
+        reader.check_count(entry_count, "metadata entries", LEAST_ENTRY_BYTES, Place::Header)?;
+        reader.check_count(tensor_count, "tensors", tensor::LEAST_ENTRY_BYTES, Place::Header)?;
 
         let metadata = read_metadata(&mut reader, &label, entry_count)?;
         let alignment = read_alignment(&metadata)?;
         let (mut tensors, index) = tensor::read_entries(&mut reader, &label, tensor_count)?;
         // Both terms are small: the header ends within its limit.
         let data_start = (reader.position() as u64).next_multiple_of(u64::from(alignment));
-        tensor::place_tensors(
-            &mut tensors,
-            &label,
-            data_start,
-            u64::from(alignment),
-            bytes.len() as u64,
-        )?;
-        Ok(GgufFile {
-            path,
-            label,
-            version,
-            alignment,
-            data_start,
-            metadata,
-            tensors,
-            index,
-            bytes,
-        })
+        tensor::place_tensors(&mut tensors, &label, data_start, u64::from(alignment), bytes.len() as u64)?;
+        Ok(GgufFile { path, label, version, alignment, data_start, metadata, tensors, index, bytes })
     }
 
     /// Version of the format: 2 or 3.
@@ -186,7 +157,8 @@ impl GgufFile {
         self.bytes.len() as u64
     }
 
-    /// Where the tensors' data begins, in bytes from the start of the file. At or beyond the file's end where there are no tensors.
+    /// Where the tensors' data begins, in bytes from the start of the file. At or beyond the file's end where
+    /// there are no tensors.
     pub fn data_start(&self) -> u64 {
         self.data_start
     }
@@ -198,33 +170,19 @@ impl GgufFile {
     pub fn tensor_data(&self, tensor: &TensorInfo) -> Result<SharedBytes> {
         let Some(needed) = tensor.bytes else {
             let found = tensor.type_name();
-            return Err(
-                Error::tensor(&self.label, &tensor.name, "a type of known size", found)
-                    .with_remedy(
-                        "update duan, or get the model in another type such as Q4_K or Q8_0",
-                    ),
-            );
+            return Err(Error::tensor(&self.label, &tensor.name, "a type of known size", found)
+                .with_remedy("update duan, or get the model in another type such as Q4_K or Q8_0"));
         };
         let current = self.bytes.current_source_bytes();
         let current = current.map_err(|error| Error::io(&self.label, "read its size", error))?;
-        let end = tensor
-            .offset
-            .checked_add(needed)
-            .filter(|&end| end <= current);
-        let range = end
-            .and_then(|end| Some(usize::try_from(tensor.offset).ok()?..usize::try_from(end).ok()?));
-        range
-            .and_then(|range| self.bytes.slice(range))
-            .ok_or_else(|| Error::Truncated {
-                file: self.label.clone(),
-                place: format!(
-                    "tensor `{}` at byte {}",
-                    quoted(&tensor.name),
-                    tensor.offset
-                ),
-                needed,
-                available: current.min(self.file_bytes()).saturating_sub(tensor.offset),
-            })
+        let end = tensor.offset.checked_add(needed).filter(|&end| end <= current);
+        let range = end.and_then(|end| Some(usize::try_from(tensor.offset).ok()?..usize::try_from(end).ok()?));
+        range.and_then(|range| self.bytes.slice(range)).ok_or_else(|| Error::Truncated {
+            file: self.label.clone(),
+            place: format!("tensor `{}` at byte {}", quoted(&tensor.name), tensor.offset),
+            needed,
+            available: current.min(self.file_bytes()).saturating_sub(tensor.offset),
+        })
     }
 
     /// The types of this file's tensors that cannot be read, by type id, with counts and examples. Empty where all can.
@@ -260,16 +218,9 @@ impl GgufFile {
             return Ok(());
         }
         let rows: Vec<String> = found.iter().map(UnsupportedType::describe).collect();
-        let known: Vec<&str> = duan_quant::FORMATS
-            .iter()
-            .map(|format| format.name)
-            .collect();
+        let known: Vec<&str> = duan_quant::FORMATS.iter().map(|format| format.name).collect();
         let what = format!("duan cannot read some of its tensors: {}", rows.join(", "));
-        Err(Error::unsupported(
-            &self.label,
-            what,
-            format!("get the model in one of {}", known.join(", ")),
-        ))
+        Err(Error::unsupported(&self.label, what, format!("get the model in one of {}", known.join(", "))))
     }
 }
 
@@ -281,12 +232,7 @@ impl UnsupportedType {
             TypeStatus::Unsupported { .. } | TypeStatus::Supported(_) => "",
         };
         let noun = if self.count == 1 { "tensor" } else { "tensors" };
-        format!(
-            "{} ({why}{} {noun}, for example `{}`)",
-            self.name,
-            self.count,
-            quoted(&self.example)
-        )
+        format!("{} ({why}{} {noun}, for example `{}`)", self.name, self.count, quoted(&self.example))
     }
 }
 
@@ -295,18 +241,10 @@ fn open_regular(path: &Path) -> Result<File> {
     let label = file_label(path);
     let about = fs::metadata(path).map_err(|error| Error::io(&label, "open it", error))?;
     if about.is_dir() {
-        return Err(Error::wrong_file(
-            label,
-            "this is a folder, not a GGUF model",
-            "name the .gguf file inside",
-        ));
+        return Err(Error::wrong_file(label, "this is a folder, not a GGUF model", "name the .gguf file inside"));
     }
     if !about.is_file() {
-        return Err(Error::wrong_file(
-            label,
-            "this is a device or a pipe, not a GGUF model",
-            "name a .gguf file",
-        ));
+        return Err(Error::wrong_file(label, "this is a device or a pipe, not a GGUF model", "name a .gguf file"));
     }
     File::open(path).map_err(|error| Error::io(&label, "open it", error))
 }
@@ -327,19 +265,16 @@ pub(super) const ALIGNMENT_KEY: &str = "general.alignment";
 
 /// `general.alignment`, 32 where it is missing.
 fn read_alignment(metadata: &Metadata) -> Result<u32> {
-    metadata
-        .get(ALIGNMENT_KEY)
-        .map_or(Ok(32), |value| check_alignment(metadata.file(), value))
+    metadata.get(ALIGNMENT_KEY).map_or(Ok(32), |value| check_alignment(metadata.file(), value))
 }
 
 /// The alignment that `value` gives.
 ///
-/// The format document asks for a multiple of 8; ggml, which defines the format in practice, asks for a power of two, and so do we.
+/// The format document asks for a multiple of 8; ggml, which defines the format in practice, asks for a power
+/// of two, and so do we.
 pub(super) fn check_alignment(label: &str, value: &Value) -> Result<u32> {
     let found = match *value {
-        Value::U32(alignment)
-            if alignment.is_power_of_two() && alignment <= ALIGNMENT_LIMIT_BYTES =>
-        {
+        Value::U32(alignment) if alignment.is_power_of_two() && alignment <= ALIGNMENT_LIMIT_BYTES => {
             return Ok(alignment);
         }
         Value::U32(alignment) => alignment.to_string(),

@@ -18,25 +18,13 @@ pub(super) fn check_start(label: &str, bytes: &[u8]) -> Result<u32> {
 }
 
 fn check_version(label: &str, bytes: &[u8]) -> Result<u32> {
-    let Some(version) = bytes
-        .get(4..8)
-        .and_then(|b| b.try_into().ok())
-        .map(u32::from_le_bytes)
-    else {
+    let Some(version) = bytes.get(4..8).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes) else {
         let available = bytes.len() as u64;
-        return Err(Error::Truncated {
-            file: label.into(),
-            place: "the header".into(),
-            needed: 24,
-            available,
-        });
+        return Err(Error::Truncated { file: label.into(), place: "the header".into(), needed: 24, available });
     };
     let (found, remedy) = match version {
         2 | 3 => return Ok(version),
-        0 => (
-            "this GGUF file has version 0, which does not exist".to_owned(),
-            FETCH_AGAIN,
-        ),
+        0 => ("this GGUF file has version 0, which does not exist".to_owned(), FETCH_AGAIN),
         1 => (
             "this GGUF file has version 1, which was replaced in 2023".to_owned(),
             "get a newer file of this model, or convert it again",
@@ -53,28 +41,21 @@ fn check_version(label: &str, bytes: &[u8]) -> Result<u32> {
             format!("this GGUF file has version {version}, and duan reads versions 2 and 3"),
             "update duan, or get a file in version 3",
         ),
-        _ => (
-            format!(
-                "this GGUF file has version {version}, which does not exist; its header is damaged"
-            ),
-            FETCH_AGAIN,
-        ),
+        _ => {
+            (format!("this GGUF file has version {version}, which does not exist; its header is damaged"), FETCH_AGAIN)
+        }
     };
     Err(Error::wrong_file(label, found, remedy))
 }
 
 /// What a file is that does not begin with `GGUF`, and what to do.
 fn identify(bytes: &[u8]) -> (String, &'static str) {
-    let known =
-        |what: &str, remedy: &'static str| (format!("this is {what}, not a GGUF model"), remedy);
+    let known = |what: &str, remedy: &'static str| (format!("this is {what}, not a GGUF model"), remedy);
     if bytes.is_empty() {
         return ("this file is empty".to_owned(), FETCH_AGAIN);
     }
     if bytes.len() < 4 {
-        return (
-            format!("this file has {} bytes, too few for any model", bytes.len()),
-            FETCH_AGAIN,
-        );
+        return (format!("this file has {} bytes, too few for any model", bytes.len()), FETCH_AGAIN);
     }
     if bytes.starts_with(b"version https://git-lfs") {
         return known(
@@ -83,19 +64,13 @@ fn identify(bytes: &[u8]) -> (String, &'static str) {
         );
     }
     if is_html(bytes) {
-        return known(
-            "an HTML page",
-            "the download got a web page (a login, an error); download the file itself",
-        );
+        return known("an HTML page", "the download got a web page (a login, an error); download the file itself");
     }
     if let Some(what) = old_ggml(bytes) {
         return known(what, "get a GGUF file of this model, or convert it again");
     }
     if bytes.starts_with(b"FUGG") {
-        return known(
-            "a big-endian model",
-            "get the usual little-endian file of this model",
-        );
+        return known("a big-endian model", "get the usual little-endian file of this model");
     }
     if is_safetensors(bytes) {
         return known("a safetensors file", "get a GGUF file of this model");
@@ -104,15 +79,9 @@ fn identify(bytes: &[u8]) -> (String, &'static str) {
         return known(what, remedy);
     }
     if bytes.iter().take(4096).all(|&byte| byte == 0) {
-        return (
-            "this file begins with zeros, as an unfinished download does".to_owned(),
-            FETCH_AGAIN,
-        );
+        return ("this file begins with zeros, as an unfinished download does".to_owned(), FETCH_AGAIN);
     }
-    if let Some(at) = bytes[..bytes.len().min(4096)]
-        .windows(4)
-        .position(|window| window == b"GGUF")
-    {
+    if let Some(at) = bytes[..bytes.len().min(4096)].windows(4).position(|window| window == b"GGUF") {
         return (
             format!("a GGUF model begins at byte {at} of this file, not at its start"),
             "cut off what stands before it",
@@ -123,38 +92,21 @@ fn identify(bytes: &[u8]) -> (String, &'static str) {
 
 fn unknown(bytes: &[u8]) -> (String, &'static str) {
     let start = &bytes[..bytes.len().min(40)];
-    let is_text = start
-        .iter()
-        .all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
+    let is_text = start.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace());
     match std::str::from_utf8(start) {
         Ok(text) if is_text => (
-            format!(
-                "this is a text that begins with \"{}\", not a GGUF model",
-                quoted(text)
-            ),
+            format!("this is a text that begins with \"{}\", not a GGUF model", quoted(text)),
             "if it was downloaded, the text may say why; name a .gguf file",
         ),
-        _ => (
-            format!(
-                "this is not a GGUF model (it begins with the bytes {:02x?})",
-                &bytes[..4]
-            ),
-            "name a .gguf file",
-        ),
+        _ => (format!("this is not a GGUF model (it begins with the bytes {:02x?})", &bytes[..4]), "name a .gguf file"),
     }
 }
 
 fn is_html(bytes: &[u8]) -> bool {
-    let text = bytes
-        .strip_prefix(b"\xef\xbb\xbf")
-        .unwrap_or(bytes)
-        .trim_ascii_start();
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes).trim_ascii_start();
     [&b"<!doctype"[..], b"<html", b"<head", b"<?xml", b"<!--"]
         .iter()
-        .any(|tag| {
-            text.get(..tag.len())
-                .is_some_and(|start| start.eq_ignore_ascii_case(tag))
-        })
+        .any(|tag| text.get(..tag.len()).is_some_and(|start| start.eq_ignore_ascii_case(tag)))
 }
 
 /// The magics of the formats before GGUF were `u32` written little-endian, so their letters stand reversed.
@@ -179,10 +131,7 @@ fn is_safetensors(bytes: &[u8]) -> bool {
 fn archive(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
     let unpack = "unpack it and name the .gguf file inside";
     if bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06") {
-        return Some((
-            "a zip archive (a wheel or a PyTorch checkpoint is one too)",
-            unpack,
-        ));
+        return Some(("a zip archive (a wheel or a PyTorch checkpoint is one too)", unpack));
     }
     if bytes.starts_with(b"\x1f\x8b") {
         return Some(("a gzip archive", unpack));

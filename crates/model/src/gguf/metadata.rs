@@ -9,8 +9,9 @@ use crate::error::{Error, Result, quoted};
 
 /// All metadata of a file, in the file's order.
 ///
-/// The readers (`u32`, `string`, ...) return `Ok(None)` where the key is missing, and an error that names file and key where
-/// the value has a type that does not fit. [`Metadata::required`] turns a missing key into an error.
+/// The readers (`u32`, `string`, ...) return `Ok(None)` where the key is missing, and an error that names file
+/// and key where the value has a type that does not fit. [`Metadata::required`] turns a missing key into an
+/// error.
 #[derive(Debug, Clone, Default)]
 pub struct Metadata {
     file: Arc<str>,
@@ -21,10 +22,7 @@ pub struct Metadata {
 impl Metadata {
     /// Without entries; `file` is the name that errors show.
     pub fn new(file: &str) -> Metadata {
-        Metadata {
-            file: file.into(),
-            ..Metadata::default()
-        }
+        Metadata { file: file.into(), ..Metadata::default() }
     }
 
     /// Name of the file, as errors show it.
@@ -39,10 +37,8 @@ impl Metadata {
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<Value>) -> Result<()> {
         let key = key.into();
         if self.index.contains_key(&key) {
-            return Err(
-                Error::key(&*self.file, &key, "each key once", "a duplicate key")
-                    .with_remedy("the file was made wrongly, get it from another source"),
-            );
+            return Err(Error::key(&*self.file, &key, "each key once", "a duplicate key")
+                .with_remedy("the file was made wrongly, get it from another source"));
         }
         self.index.insert(key.clone(), self.entries.len());
         self.entries.push((key, value.into()));
@@ -66,9 +62,7 @@ impl Metadata {
 
     /// Keys and values in the file's order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Value)> + '_ {
-        self.entries
-            .iter()
-            .map(|(key, value)| (key.as_str(), value))
+        self.entries.iter().map(|(key, value)| (key.as_str(), value))
     }
 
     /// `value`, or the error that `key` is missing: `metadata.required(key, metadata.u32(key)?)`.
@@ -115,9 +109,7 @@ impl Metadata {
         match self.get(key) {
             None => Ok(None),
             Some(&Value::F32(value)) => Ok(Some(value)),
-            Some(&Value::F64(value)) if (value as f32).is_finite() || !value.is_finite() => {
-                Ok(Some(value as f32))
-            }
+            Some(&Value::F64(value)) if (value as f32).is_finite() || !value.is_finite() => Ok(Some(value as f32)),
             Some(other) => Err(self.mismatch(key, "an f32", other)),
         }
     }
@@ -158,9 +150,7 @@ impl Metadata {
         match self.get(key) {
             None => Ok(None),
             Some(Value::Array(Array::F32(items))) => Ok(Some(Cow::Borrowed(items))),
-            Some(Value::Array(Array::F64(items))) => {
-                Ok(Some(items.iter().map(|&x| x as f32).collect()))
-            }
+            Some(Value::Array(Array::F64(items))) => Ok(Some(items.iter().map(|&x| x as f32).collect())),
             Some(other) => Err(self.mismatch(key, "an array of f32", other)),
         }
     }
@@ -172,9 +162,7 @@ impl Metadata {
     pub fn i32s(&self, key: &str) -> Result<Option<Cow<'_, [i32]>>> {
         match self.get(key) {
             Some(Value::Array(Array::I32(items))) => Ok(Some(Cow::Borrowed(items))),
-            _ => Ok(self
-                .integers(key, "an array of whole numbers that fit an i32")?
-                .map(Cow::Owned)),
+            _ => Ok(self.integers(key, "an array of whole numbers that fit an i32")?.map(Cow::Owned)),
         }
     }
 
@@ -185,9 +173,7 @@ impl Metadata {
     pub fn u32s(&self, key: &str) -> Result<Option<Cow<'_, [u32]>>> {
         match self.get(key) {
             Some(Value::Array(Array::U32(items))) => Ok(Some(Cow::Borrowed(items))),
-            _ => Ok(self
-                .integers(key, "an array of whole numbers that fit a u32")?
-                .map(Cow::Owned)),
+            _ => Ok(self.integers(key, "an array of whole numbers that fit a u32")?.map(Cow::Owned)),
         }
     }
 
@@ -213,11 +199,7 @@ impl Metadata {
         }
     }
 
-    fn integers<T: TryFrom<i128>>(
-        &self,
-        key: &str,
-        expected: &'static str,
-    ) -> Result<Option<Vec<T>>> {
+    fn integers<T: TryFrom<i128>>(&self, key: &str, expected: &'static str) -> Result<Option<Vec<T>>> {
         let Some(value) = self.get(key) else {
             return Ok(None);
         };
@@ -229,14 +211,8 @@ impl Metadata {
         };
         let mut numbers = Vec::with_capacity(items.len());
         for (index, item) in items.enumerate() {
-            let number = T::try_from(item).map_err(|_| {
-                Error::key(
-                    &*self.file,
-                    key,
-                    expected,
-                    format!("{item} at index {index}"),
-                )
-            })?;
+            let number = T::try_from(item)
+                .map_err(|_| Error::key(&*self.file, key, expected, format!("{item} at index {index}")))?;
             numbers.push(number);
         }
         Ok(Some(numbers))
@@ -281,21 +257,13 @@ mod tests {
         assert_eq!(metadata.u32("small").unwrap(), Some(7));
         assert_eq!(metadata.u64("big").unwrap(), Some(u64::MAX));
         assert_eq!(metadata.f32("half").unwrap(), Some(0.5));
-        assert_eq!(
-            metadata.i32s("numbers").unwrap().as_deref(),
-            Some(&[1, -2][..])
-        );
+        assert_eq!(metadata.i32s("numbers").unwrap().as_deref(), Some(&[1, -2][..]));
         assert_eq!(metadata.bool("flag").unwrap(), Some(true));
         assert_eq!(metadata.string("text").unwrap(), Some("hello"));
         assert_eq!(metadata.u32("missing").unwrap(), None);
         assert_eq!(metadata.strings("missing").unwrap(), None);
         let keys: Vec<&str> = metadata.iter().map(|(key, _)| key).collect();
-        assert_eq!(
-            keys,
-            [
-                "text", "small", "negative", "big", "half", "flag", "huge", "numbers"
-            ]
-        );
+        assert_eq!(keys, ["text", "small", "negative", "big", "half", "flag", "huge", "numbers"]);
     }
 
     #[test]
@@ -323,24 +291,14 @@ mod tests {
             "m.gguf: metadata key `text`: expected a bool, found string \"hello\""
         );
         assert!(metadata.f32("huge").is_err());
-        assert!(
-            message(
-                metadata
-                    .required("gone", metadata.u32("gone").unwrap())
-                    .unwrap_err()
-            )
-            .contains("`gone`")
-        );
+        assert!(message(metadata.required("gone", metadata.u32("gone").unwrap()).unwrap_err()).contains("`gone`"));
     }
 
     #[test]
     fn duplicate_keys_are_refused_by_that_word() {
         let mut metadata = sample();
         let error = metadata.insert("text", 1u32).unwrap_err().to_string();
-        assert!(
-            error.contains("duplicate") && error.contains("`text`"),
-            "{error}"
-        );
+        assert!(error.contains("duplicate") && error.contains("`text`"), "{error}");
         assert_eq!(metadata.len(), 8);
     }
 }

@@ -1,10 +1,12 @@
-//! GGUF files: reading, and [writing](write).
+//! GGUF files: reading, and [writing](mod@write).
 //!
-//! Start with [`GgufFile::open`]. The way of the bytes: `identify` tells what the file is, `reader` reads numbers, strings and
-//! arrays without ever trusting a count, `file` puts header, metadata and tensor entries together, `tensor` checks where the data lies.
+//! Start with [`GgufFile::open`]. The way of the bytes: `identify` tells what the file is, `reader` reads
+//! numbers, strings and arrays without ever trusting a count, `file` puts header, metadata and tensor entries
+//! together, `tensor` checks where the data lies.
 //!
-//! Source: the GGUF format document of the ggml project, versions 2 and 3, little-endian. A file begins with the magic `GGUF`, the version, the counts of
-//! tensors and of metadata entries; then come the entries, then the tensor entries, and after padding to the alignment the data.
+//! Source: the GGUF format document of the ggml project, versions 2 and 3, little-endian. A file begins with
+//! the magic `GGUF`, the version, the counts of tensors and of metadata entries; then come the entries, then
+//! the tensor entries, and after padding to the alignment the data.
 
 mod file;
 mod identify;

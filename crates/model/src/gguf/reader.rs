@@ -45,12 +45,7 @@ pub(super) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Over the first `limit` bytes of `file`; `label` is its name for messages.
     pub(super) fn new(label: &'a str, file: &'a [u8], limit: usize) -> Reader<'a> {
-        Reader {
-            label,
-            bytes: &file[..file.len().min(limit)],
-            position: 0,
-            is_limited: file.len() > limit,
-        }
+        Reader { label, bytes: &file[..file.len().min(limit)], position: 0, is_limited: file.len() > limit }
     }
 
     /// Bytes read so far.
@@ -63,12 +58,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An error about the thing that was just read.
-    pub(super) fn malformed(
-        &self,
-        place: Place,
-        expected: impl Into<String>,
-        found: impl Into<String>,
-    ) -> Error {
+    pub(super) fn malformed(&self, place: Place, expected: impl Into<String>, found: impl Into<String>) -> Error {
         Error::Malformed {
             file: self.label.into(),
             place: place.to_string(),
@@ -84,19 +74,10 @@ impl<'a> Reader<'a> {
         if count > available {
             if self.is_limited {
                 let expected = format!("a header of at most {} bytes", self.bytes.len());
-                return Err(self.malformed(
-                    place,
-                    expected,
-                    format!("{count} more bytes at byte {}", self.position),
-                ));
+                return Err(self.malformed(place, expected, format!("{count} more bytes at byte {}", self.position)));
             }
             let place = format!("{place} at byte {}", self.position);
-            return Err(Error::Truncated {
-                file: self.label.into(),
-                place,
-                needed: count,
-                available,
-            });
+            return Err(Error::Truncated { file: self.label.into(), place, needed: count, available });
         }
         // `count` is at most the length of a slice, so it fits a usize.
         let start = self.position;
@@ -119,19 +100,10 @@ impl<'a> Reader<'a> {
     }
 
     /// Refuses a `count` of things that take at least `least_bytes` each where they cannot all be there.
-    pub(super) fn check_count(
-        &self,
-        count: u64,
-        what: &str,
-        least_bytes: u64,
-        place: Place,
-    ) -> Result<()> {
+    pub(super) fn check_count(&self, count: u64, what: &str, least_bytes: u64, place: Place) -> Result<()> {
         let most = self.remaining() / least_bytes;
         if count > most {
-            let expected = format!(
-                "at most {most} {what}, which is what the {} bytes left can hold",
-                self.remaining()
-            );
+            let expected = format!("at most {most} {what}, which is what the {} bytes left can hold", self.remaining());
             return Err(self.malformed(place, expected, count.to_string()));
         }
         Ok(())
@@ -143,11 +115,7 @@ impl<'a> Reader<'a> {
         let bytes = self.take(length, place)?.to_vec();
         String::from_utf8(bytes).map_err(|error| {
             let at = error.utf8_error().valid_up_to();
-            self.malformed(
-                place,
-                "UTF-8 text",
-                format!("a byte sequence that is none at byte {at} of {length}"),
-            )
+            self.malformed(place, "UTF-8 text", format!("a byte sequence that is none at byte {at} of {length}"))
         })
     }
 
@@ -168,11 +136,7 @@ impl<'a> Reader<'a> {
             11 => Value::I64(i64::from_le_bytes(self.fixed(place)?)),
             12 => Value::F64(f64::from_le_bytes(self.fixed(place)?)),
             _ => {
-                return Err(self.malformed(
-                    place,
-                    "a value type from 0 to 12",
-                    format!("type {type_id}"),
-                ));
+                return Err(self.malformed(place, "a value type from 0 to 12", format!("type {type_id}")));
             }
         })
     }
@@ -180,11 +144,7 @@ impl<'a> Reader<'a> {
     /// An array: the type of its items, their count, the items. `depth` is 1 for one that stands in no other.
     fn array(&mut self, depth: usize, place: Place) -> Result<Array> {
         if depth > DEPTH_LIMIT {
-            return Err(self.malformed(
-                place,
-                format!("arrays nested at most {DEPTH_LIMIT} deep"),
-                "a deeper one",
-            ));
+            return Err(self.malformed(place, format!("arrays nested at most {DEPTH_LIMIT} deep"), "a deeper one"));
         }
         let type_id = self.u32(place)?;
         let count = self.u64(place)?;
@@ -210,11 +170,7 @@ impl<'a> Reader<'a> {
             11 => Array::I64(self.scalars(count, place, i64::from_le_bytes)?),
             12 => Array::F64(self.scalars(count, place, f64::from_le_bytes)?),
             _ => {
-                return Err(self.malformed(
-                    place,
-                    "an array type from 0 to 12",
-                    format!("type {type_id}"),
-                ));
+                return Err(self.malformed(place, "an array type from 0 to 12", format!("type {type_id}")));
             }
         })
     }
@@ -258,11 +214,7 @@ impl<'a> Reader<'a> {
             }
         };
         checked.map_err(|index| {
-            self.malformed(
-                place,
-                "UTF-8 text",
-                format!("a byte sequence that is none in string {index}"),
-            )
+            self.malformed(place, "UTF-8 text", format!("a byte sequence that is none in string {index}"))
         })
     }
 }

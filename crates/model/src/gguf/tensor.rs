@@ -57,10 +57,8 @@ pub(super) fn read_entries(
     for number in 0..count {
         let tensor = read_entry(reader, label, number)?;
         if index.insert(tensor.name.clone(), tensors.len()).is_some() {
-            return Err(
-                Error::tensor(label, &tensor.name, "each tensor once", "a duplicate name")
-                    .with_remedy("the file was made wrongly, get it from another source"),
-            );
+            return Err(Error::tensor(label, &tensor.name, "each tensor once", "a duplicate name")
+                .with_remedy("the file was made wrongly, get it from another source"));
         }
         tensors.push(tensor);
     }
@@ -85,49 +83,27 @@ fn read_entry(reader: &mut Reader, label: &str, number: u64) -> Result<TensorInf
     let type_id = reader.u32(place)?;
     let offset = reader.u64(place)?;
     let bytes = size_in_bytes(label, &name, &dims, type_id)?;
-    Ok(TensorInfo {
-        name,
-        dims,
-        type_id,
-        offset,
-        bytes,
-    })
+    Ok(TensorInfo { name, dims, type_id, offset, bytes })
 }
 
 /// Bytes of a tensor, or `None` where the type has no known size.
 ///
 /// # Errors
 /// Where the product of the dims or the size does not fit, or the first dim is not a whole number of blocks.
-pub(super) fn size_in_bytes(
-    label: &str,
-    name: &str,
-    dims: &[u64],
-    type_id: u32,
-) -> Result<Option<u64>> {
+pub(super) fn size_in_bytes(label: &str, name: &str, dims: &[u64], type_id: u32) -> Result<Option<u64>> {
     let too_large = |what: &str| {
-        Error::tensor(
-            label,
-            name,
-            format!("a {what} that fits 63 bits"),
-            format!("dims {dims:?}"),
-        )
-        .with_remedy("the file is damaged or was made wrongly, fetch it again")
+        Error::tensor(label, name, format!("a {what} that fits 63 bits"), format!("dims {dims:?}"))
+            .with_remedy("the file is damaged or was made wrongly, fetch it again")
     };
     let fits = |number: &u64| *number <= i64::MAX as u64;
-    let elements = dims
-        .iter()
-        .try_fold(1u64, |product, &dim| product.checked_mul(dim))
-        .filter(fits);
+    let elements = dims.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim)).filter(fits);
     let elements = elements.ok_or_else(|| too_large("number of weights"))?;
     let status = gguf_type(type_id);
     let Some((block_weights, block_bytes)) = status.block() else {
         return Ok(None);
     };
     let (block_weights, block_bytes) = (block_weights as u64, block_bytes as u64);
-    if !dims
-        .first()
-        .is_some_and(|columns| columns.is_multiple_of(block_weights))
-    {
+    if !dims.first().is_some_and(|columns| columns.is_multiple_of(block_weights)) {
         let type_name = status.name().unwrap_or("its type");
         return Err(Error::tensor(
             label,
@@ -137,9 +113,7 @@ pub(super) fn size_in_bytes(
         ));
     }
     // Blocks are counted before they become bytes, so that the division is exact.
-    let bytes = (elements / block_weights)
-        .checked_mul(block_bytes)
-        .filter(fits);
+    let bytes = (elements / block_weights).checked_mul(block_bytes).filter(fits);
     bytes.map(Some).ok_or_else(|| too_large("size in bytes"))
 }
 
@@ -157,12 +131,9 @@ pub(super) fn place_tensors(
 ) -> Result<()> {
     for tensor in tensors.iter_mut() {
         if !tensor.offset.is_multiple_of(alignment) {
-            let expected =
-                format!("an offset that is a multiple of {alignment}, the file's alignment");
-            return Err(
-                Error::tensor(label, &tensor.name, expected, tensor.offset.to_string())
-                    .with_remedy("the file is damaged or was made wrongly, fetch it again"),
-            );
+            let expected = format!("an offset that is a multiple of {alignment}, the file's alignment");
+            return Err(Error::tensor(label, &tensor.name, expected, tensor.offset.to_string())
+                .with_remedy("the file is damaged or was made wrongly, fetch it again"));
         }
         let needed = tensor.bytes.unwrap_or(0);
         let start = data_start.checked_add(tensor.offset);
@@ -173,12 +144,7 @@ pub(super) fn place_tensors(
                 // Shown in 128 bits, because the sum of a damaged offset may not fit 64.
                 let at = u128::from(data_start) + u128::from(tensor.offset);
                 let place = format!("tensor `{}` at byte {at}", quoted(&tensor.name));
-                return Err(Error::Truncated {
-                    file: label.into(),
-                    place,
-                    needed,
-                    available,
-                });
+                return Err(Error::Truncated { file: label.into(), place, needed, available });
             }
         }
     }
@@ -186,27 +152,16 @@ pub(super) fn place_tensors(
 }
 
 fn check_overlaps(tensors: &[TensorInfo], label: &str) -> Result<()> {
-    let mut by_offset: Vec<&TensorInfo> = tensors
-        .iter()
-        .filter(|tensor| tensor.bytes.is_some())
-        .collect();
+    let mut by_offset: Vec<&TensorInfo> = tensors.iter().filter(|tensor| tensor.bytes.is_some()).collect();
     by_offset.sort_by_key(|tensor| tensor.offset);
     for pair in by_offset.windows(2) {
         let (before, after) = (pair[0], pair[1]);
         // Inside the file, as was checked, so the sum fits.
         let end = before.offset + before.bytes.unwrap_or(0);
         if after.offset < end {
-            let expected = format!(
-                "data after byte {end}, where tensor `{}` ends",
-                quoted(&before.name)
-            );
-            return Err(Error::tensor(
-                label,
-                &after.name,
-                expected,
-                format!("an overlap at byte {}", after.offset),
-            )
-            .with_remedy("the file is damaged or was made wrongly, fetch it again"));
+            let expected = format!("data after byte {end}, where tensor `{}` ends", quoted(&before.name));
+            return Err(Error::tensor(label, &after.name, expected, format!("an overlap at byte {}", after.offset))
+                .with_remedy("the file is damaged or was made wrongly, fetch it again"));
         }
     }
     Ok(())

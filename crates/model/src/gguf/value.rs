@@ -177,10 +177,7 @@ impl StringArray {
     ///
     /// # Errors
     /// The index of the first string that ends elsewhere or inside a character.
-    pub(super) fn from_parts(
-        text: String,
-        ends: Vec<usize>,
-    ) -> std::result::Result<StringArray, usize> {
+    pub(super) fn from_parts(text: String, ends: Vec<usize>) -> std::result::Result<StringArray, usize> {
         let mut start = 0;
         for (index, &end) in ends.iter().enumerate() {
             if end < start || !text.is_char_boundary(end) {
@@ -188,11 +185,7 @@ impl StringArray {
             }
             start = end;
         }
-        if start == text.len() {
-            Ok(StringArray { text, ends })
-        } else {
-            Err(ends.len())
-        }
+        if start == text.len() { Ok(StringArray { text, ends }) } else { Err(ends.len()) }
     }
 
     /// Adds a string at the end.
@@ -278,10 +271,7 @@ mod tests {
         assert_eq!(array.len(), 4);
         assert_eq!(array.iter().collect::<Vec<_>>(), ["", "ab", "", "字"]);
         assert_eq!(array.iter().next_back(), Some("字"));
-        assert_eq!(
-            (array.get(1), array.get(3), array.get(4)),
-            (Some("ab"), Some("字"), None)
-        );
+        assert_eq!((array.get(1), array.get(3), array.get(4)), (Some("ab"), Some("字"), None));
         assert_eq!(array.text_bytes(), 5);
         assert!(StringArray::new().get(0).is_none());
     }
@@ -290,29 +280,10 @@ mod tests {
     fn string_arrays_refuse_ends_that_do_not_fit() {
         let text = || "a字".to_owned();
         assert!(StringArray::from_parts(text(), vec![1, 4]).is_ok());
-        assert_eq!(
-            StringArray::from_parts(text(), vec![2, 4]),
-            Err(0),
-            "inside a character"
-        );
-        assert_eq!(
-            StringArray::from_parts(text(), vec![1]),
-            Err(1),
-            "text left over"
-        );
-        assert_eq!(
-            StringArray::from_parts(text(), vec![4, 1]),
-            Err(1),
-            "not ascending"
-        );
-        assert_eq!(
-            StringArray::from_parts(text(), vec![1, 5]),
-            Err(1),
-            "beyond the end"
-        );
-        assert_eq!(
-            StringArray::from_parts(String::new(), vec![]),
-            Ok(StringArray::new())
-        );
+        assert_eq!(StringArray::from_parts(text(), vec![2, 4]), Err(0), "inside a character");
+        assert_eq!(StringArray::from_parts(text(), vec![1]), Err(1), "text left over");
+        assert_eq!(StringArray::from_parts(text(), vec![4, 1]), Err(1), "not ascending");
+        assert_eq!(StringArray::from_parts(text(), vec![1, 5]), Err(1), "beyond the end");
+        assert_eq!(StringArray::from_parts(String::new(), vec![]), Ok(StringArray::new()));
     }
 }

@@ -62,11 +62,7 @@ impl<'a> GgufWriter<'a> {
     pub fn version(&mut self, version: u32) -> Result<&mut Self> {
         if !matches!(version, 2 | 3) {
             let what = format!("duan cannot write GGUF version {version}");
-            return Err(Error::unsupported(
-                &self.label,
-                what,
-                "choose version 2 or 3",
-            ));
+            return Err(Error::unsupported(&self.label, what, "choose version 2 or 3"));
         }
         self.version = version;
         Ok(self)
@@ -78,11 +74,7 @@ impl<'a> GgufWriter<'a> {
     /// For a key that is there already, and an alignment that is no `u32`, no power of two or above 16 MiB.
     pub fn key(&mut self, key: &str, value: impl Into<Value>) -> Result<&mut Self> {
         let value = value.into();
-        let alignment = if key == ALIGNMENT_KEY {
-            check_alignment(&self.label, &value)?
-        } else {
-            self.alignment
-        };
+        let alignment = if key == ALIGNMENT_KEY { check_alignment(&self.label, &value)? } else { self.alignment };
         self.metadata.insert(key, value)?;
         self.alignment = alignment;
         Ok(self)
@@ -91,8 +83,8 @@ impl<'a> GgufWriter<'a> {
     /// Adds a tensor: dims with the fastest first, GGUF type id, and its data.
     ///
     /// # Errors
-    /// For a name that is there already, dims that are no shape or do not fit the type, and data whose length is not that of
-    /// the shape. The length is not checked where the size of the type is not known.
+    /// For a name that is there already, dims that are no shape or do not fit the type, and data whose length
+    /// is not that of the shape. The length is not checked where the size of the type is not known.
     pub fn tensor(
         &mut self,
         name: &str,
@@ -102,42 +94,23 @@ impl<'a> GgufWriter<'a> {
     ) -> Result<&mut Self> {
         let bytes = bytes.into();
         if !(1..=4).contains(&dims.len()) || dims.contains(&0) {
-            return Err(Error::tensor(
-                &self.label,
-                name,
-                "1 to 4 dims that are not 0",
-                format!("{dims:?}"),
-            ));
+            return Err(Error::tensor(&self.label, name, "1 to 4 dims that are not 0", format!("{dims:?}")));
         }
         if let Some(size) = size_in_bytes(&self.label, name, dims, type_id)?
             && size != bytes.len() as u64
         {
             let expected = format!("{size} bytes for dims {dims:?}");
-            return Err(Error::tensor(
-                &self.label,
-                name,
-                expected,
-                format!("{} bytes", bytes.len()),
-            ));
+            return Err(Error::tensor(&self.label, name, expected, format!("{} bytes", bytes.len())));
         }
         if !self.names.insert(name.to_owned()) {
-            return Err(Error::tensor(
-                &self.label,
-                name,
-                "each tensor once",
-                "a duplicate name",
-            ));
+            return Err(Error::tensor(&self.label, name, "each tensor once", "a duplicate name"));
         }
-        self.tensors.push(Tensor {
-            name: name.to_owned(),
-            dims: dims.to_vec(),
-            type_id,
-            bytes,
-        });
+        self.tensors.push(Tensor { name: name.to_owned(), dims: dims.to_vec(), type_id, bytes });
         Ok(self)
     }
 
-    /// Writes the file and returns its length in bytes. Each tensor, the last one too, is padded with zeros to the alignment.
+    /// Writes the file and returns its length in bytes. Each tensor, the last one too, is padded with zeros to
+    /// the alignment.
     ///
     /// # Errors
     /// Those of `out`.
@@ -232,11 +205,7 @@ fn put_value(out: &mut Vec<u8>, value: &Value) {
 
 /// The type of the items, their count, then the items.
 fn put_array(out: &mut Vec<u8>, array: &Array) {
-    fn put<const BYTES: usize>(
-        out: &mut Vec<u8>,
-        type_id: u32,
-        items: impl ExactSizeIterator<Item = [u8; BYTES]>,
-    ) {
+    fn put<const BYTES: usize>(out: &mut Vec<u8>, type_id: u32, items: impl ExactSizeIterator<Item = [u8; BYTES]>) {
         out.extend_from_slice(&type_id.to_le_bytes());
         out.extend_from_slice(&(items.len() as u64).to_le_bytes());
         out.extend(items.flatten());

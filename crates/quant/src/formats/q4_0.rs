@@ -1,5 +1,5 @@
-//! Q4_0: 32 weights in 18 bytes: `f16` scale `d`, then 16 bytes. Byte `j` holds the code of weight `j` in its low four bits
-//! and that of weight `j + 16` in its high four bits. `weight = (code - 8) * d`.
+//! Q4_0: 32 weights in 18 bytes: `f16` scale `d`, then 16 bytes. Byte `j` holds the code of weight `j` in its
+//! low four bits and that of weight `j + 16` in its high four bits. `weight = (code - 8) * d`.
 
 use super::blocks::{choose_signed_scale, decode_blocks, encode_blocks, nearest_code, read_f16};
 use crate::{Activation, Format};

@@ -32,7 +32,8 @@ fn encode(values: &[f32; 32], bytes: &mut [u8; 20]) {
     let highest = values.iter().fold(f32::NEG_INFINITY, |acc, &x| acc.max(x));
     let stored_m = round_down(lowest);
     let m = stored_m.to_f32();
-    // From the stored minimum, so that its rounding, which can be several steps, makes the scale larger instead of clipping.
+    // From the stored minimum, so that its rounding, which can be several steps, makes the scale larger instead
+    // of clipping.
     let range = (highest - m).max(0.0);
     let stored_d = choose_scale(range / 15.0, range / 15.5);
     let d = stored_d.to_f32();

@@ -1,9 +1,9 @@
-//! Q4_K: 256 weights in 144 bytes: `f16` scale `d`, `f16` scale of the minima `dmin`, 12 bytes with eight 6-bit scales and
-//! eight 6-bit minima, then 128 bytes of 4-bit codes.
+//! Q4_K: 256 weights in 144 bytes: `f16` scale `d`, `f16` scale of the minima `dmin`, 12 bytes with eight 6-bit
+//! scales and eight 6-bit minima, then 128 bytes of 4-bit codes.
 //!
-//! Weights come in eight groups of 32. Groups `2 i` and `2 i + 1` share the 32 code bytes from `32 i` on: the low four bits are those of the
-//! even group, the high four bits those of the odd one. With the 6-bit `scale` and `minimum` of its group,
-//! `weight = code * (d * scale) - dmin * minimum`.
+//! Weights come in eight groups of 32. Groups `2 i` and `2 i + 1` share the 32 code bytes from `32 i` on: the
+//! low four bits are those of the even group, the high four bits those of the odd one. With the 6-bit `scale`
+//! and `minimum` of its group, `weight = code * (d * scale) - dmin * minimum`.
 
 use super::blocks::{decode_blocks, read_f16};
 use crate::{Activation, Format};
@@ -38,8 +38,9 @@ fn decode(bytes: &[u8; 144], values: &mut [f32; 256]) {
 
 /// The 6-bit scale and minimum of one of the eight groups, from the 12 bytes that hold all of them.
 ///
-/// Groups 0 to 3 have the low six bits of bytes 0 to 3 (scales) and 4 to 7 (minima). Groups 4 to 7 have the two halves of bytes 8 to 11 as their
-/// low four bits and the top two bits of bytes 0 to 3 (scales) and 4 to 7 (minima) above them.
+/// Groups 0 to 3 have the low six bits of bytes 0 to 3 (scales) and 4 to 7 (minima). Groups 4 to 7 have the two
+/// halves of bytes 8 to 11 as their low four bits and the top two bits of bytes 0 to 3 (scales) and 4 to 7
+/// (minima) above them.
 fn scale_and_minimum(packed: &[u8], group: usize) -> (u8, u8) {
     if group < 4 {
         (packed[group] & 63, packed[group + 4] & 63)

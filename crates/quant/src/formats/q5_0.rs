@@ -1,5 +1,5 @@
-//! Q5_0: 32 weights in 22 bytes: `f16` scale `d`, `u32` with the fifth bit of weight `j` at bit `j`, then 16 bytes with the low
-//! four bits of the codes as in Q4_0. `weight = (code - 16) * d`.
+//! Q5_0: 32 weights in 22 bytes: `f16` scale `d`, `u32` with the fifth bit of weight `j` at bit `j`, then 16
+//! bytes with the low four bits of the codes as in Q4_0. `weight = (code - 16) * d`.
 
 use super::blocks::{choose_signed_scale, decode_blocks, encode_blocks, nearest_code, read_f16};
 use crate::{Activation, Format};

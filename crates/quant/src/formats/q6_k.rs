@@ -1,8 +1,10 @@
-//! Q6_K: 256 weights in 210 bytes: 128 bytes with the low four bits of the codes, 64 bytes with their high two bits, 16 scales as
-//! `i8` (one for 16 weights), then the `f16` scale `d`. `weight = (code - 32) * (d * scale)`.
+//! Q6_K: 256 weights in 210 bytes: 128 bytes with the low four bits of the codes, 64 bytes with their high two
+//! bits, 16 scales as `i8` (one for 16 weights), then the `f16` scale `d`.
+//! `weight = (code - 32) * (d * scale)`.
 //!
-//! The two halves of 128 weights are alike, with 64 low and 32 high bytes each. Weight `32 q + j` of a half (`q` in 0..4, `j` in
-//! 0..32) has its low bits in low byte `32 (q % 2) + j` (lower nibble for `q < 2`, upper one above) and its high bits at bit `2 q` of high byte `j`.
+//! The two halves of 128 weights are alike, with 64 low and 32 high bytes each. Weight `32 q + j` of a half
+//! (`q` in 0..4, `j` in 0..32) has its low bits in low byte `32 (q % 2) + j` (lower nibble for `q < 2`, upper
+//! one above) and its high bits at bit `2 q` of high byte `j`.
 
 use super::blocks::{decode_blocks, read_f16};
 use crate::{Activation, Format};
