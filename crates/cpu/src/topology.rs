@@ -102,7 +102,7 @@ impl Topology {
     }
 
     /// The default number of threads: performance cores that the process may use, no more than it gets time for.
-    pub(crate) fn choose_threads(&self) -> ThreadChoice {
+    pub(crate) fn thread_choice(&self) -> ThreadChoice {
         let cores = self.usable_cores();
         let most = cores.len().max(1);
         if let Some(quota) = self.quota.filter(|&quota| (quota as usize) < most) {
@@ -355,7 +355,7 @@ mod tests {
     const EIGHT_PAIRS: [&str; 8] = ["0-1", "2-3", "4-5", "6-7", "8-9", "10-11", "12-13", "14-15"];
 
     fn choice(tree: &Tree, affinity: &[usize]) -> (usize, String) {
-        let ThreadChoice { threads, reason } = Topology::read(tree.root(), affinity).choose_threads();
+        let ThreadChoice { threads, reason } = Topology::read(tree.root(), affinity).thread_choice();
         (threads, reason)
     }
 
@@ -537,7 +537,7 @@ mod tests {
         let empty = Tree::new();
         let topology = Topology::read(empty.root(), &range(0..6));
         assert_eq!(
-            topology.choose_threads(),
+            topology.thread_choice(),
             ThreadChoice { threads: 6, reason: "the machine has 6 cores".to_owned() }
         );
         assert_eq!((topology.quota, topology.model), (None, None));
@@ -577,7 +577,7 @@ mod tests {
         let affinity = affinity();
         assert!(!affinity.is_empty());
         let topology = Topology::read(Path::new("/"), &affinity);
-        let choice = topology.choose_threads();
+        let choice = topology.thread_choice();
         assert!((1..=affinity.len()).contains(&choice.threads), "{choice:?} of {affinity:?}");
         assert!(topology.allowed.iter().all(|cpu| affinity.contains(cpu)));
         assert_eq!(topology.allowed.is_empty(), topology.usable_cores().is_empty());
