@@ -536,10 +536,7 @@ mod tests {
     fn without_files() {
         let empty = Tree::new();
         let topology = Topology::read(empty.root(), &range(0..6));
-        assert_eq!(
-            topology.thread_choice(),
-            ThreadChoice { threads: 6, reason: "the machine has 6 cores".to_owned() }
-        );
+        assert_eq!(topology.thread_choice(), ThreadChoice { threads: 6, reason: "the machine has 6 cores".to_owned() });
         assert_eq!((topology.quota, topology.model), (None, None));
         assert_eq!(choice(&empty, &[]).0, 1);
         // The frequency of one core is missing: nothing can be compared.
