@@ -1,1 +1,156 @@
-//! TODO
+//! The CPU backend: kernels, threads, pages.
+//!
+//! [`Cpu`] is the device. It compiles a graph into buffers of fixed sizes and one kernel for each
+//! matrix, and runs passes on a pool of threads. What a pass computes is laid down by the reference interpreter in
+//! `duan-backend`; here it is only made fast.
+//!
+//! Unlike the rest of the project this crate may use `unsafe`: for intrinsics (`simd`, where a value is the proof that the CPU
+//! has them), and for memory that workers share in parts (`shared`, `pool`). Each block says why it is sound.
+//!
+//! This crate must never know sessions, sampling, files or tokens as text. Start reading at `compiled.rs` (one line for each
+//! op), then `kernels/integer.rs` (what takes the time), then `simd/mod.rs` (the vocabulary of both).
+
+#![allow(unsafe_code, reason = "design: intrinsics and memory shared between workers, each block with its reason")]
+
+mod activations;
+mod compiled;
+mod error;
+mod isa;
+mod kernels;
+mod kv;
+mod memory;
+mod ops;
+mod pool;
+mod shared;
+mod simd;
+mod topology;
+
+use std::path::Path;
+
+use duan_backend::{Backend, CompileJob, Compiled, Refusal, Result};
+use duan_model::Model;
+use duan_model::graph::OpKind;
+
+use crate::compiled::{CpuModel, Threads};
+use crate::error::{NAME, error};
+use crate::isa::Isa;
+use crate::topology::{ThreadChoice, Topology};
+
+/// The most threads that anybody may ask for.
+const MAX_THREADS: usize = 1024;
+
+/// What the user decides about the CPU.
+#[derive(Debug, Clone, Default)]
+pub struct CpuOptions {
+    /// Threads while one token is computed; `None` lets the device choose.
+    pub threads_decode: Option<usize>,
+    /// Threads while a prompt is computed; `None` takes those of decode.
+    pub threads_prefill: Option<usize>,
+    /// Instruction sets that may be used, as `DUAN_ISA` names them; `None` allows all.
+    pub isa: Option<String>,
+    /// Kinds of ops to refuse, so that they fall back to another device: for experiments and tests.
+    pub refuse: Vec<OpKind>,
+}
+
+/// The CPU as a device.
+#[derive(Debug)]
+pub struct Cpu {
+    isa: Isa,
+    threads: Threads,
+    thread_reason: String,
+    refuse: Vec<OpKind>,
+    topology: Topology,
+}
+
+impl Cpu {
+    /// Looks at the CPU and settles instruction set and thread counts.
+    ///
+    /// # Errors
+    /// When the options name instruction sets that do not exist or are not here, or no or too many threads.
+    pub fn new(options: CpuOptions) -> Result<Self> {
+        let topology = Topology::read(Path::new("/"), &topology::affinity());
+        let ThreadChoice { threads, reason } = topology.thread_choice();
+        let (decode, thread_reason) = match options.threads_decode {
+            Some(asked) => (asked, "as asked for".to_owned()),
+            None => (threads, reason),
+        };
+        let prefill = options.threads_prefill.unwrap_or(decode);
+        for count in [decode, prefill] {
+            if !(1..=MAX_THREADS).contains(&count) {
+                return Err(error(format!("{count} threads asked for; ask for 1 to {MAX_THREADS}")));
+            }
+        }
+        let isa = Isa::best(options.isa.as_deref())?;
+        Ok(Self { isa, threads: Threads { prefill, decode }, thread_reason, refuse: options.refuse, topology })
+    }
+
+    /// Threads while one token is computed.
+    pub fn threads_decode(&self) -> usize {
+        self.threads.decode
+    }
+
+    /// Threads while a prompt is computed.
+    pub fn threads_prefill(&self) -> usize {
+        self.threads.prefill
+    }
+
+    /// Why decode has that many threads.
+    pub fn thread_reason(&self) -> &str {
+        &self.thread_reason
+    }
+
+    /// What the processor calls itself, where the system tells.
+    pub fn model_name(&self) -> Option<&str> {
+        self.topology.model.as_deref()
+    }
+
+    /// Processors that this process may run on.
+    pub fn allowed_processors(&self) -> usize {
+        self.topology.allowed.len()
+    }
+
+    /// The instruction set that kernels use.
+    pub fn isa(&self) -> &'static str {
+        self.isa.name()
+    }
+
+    /// The instruction sets that kernels exist for and this CPU has, the best last.
+    pub fn isas_available() -> Vec<&'static str> {
+        Isa::available().iter().map(Isa::name).collect()
+    }
+
+    /// Each format with a kernel of its own, and whether it multiplies integers.
+    pub fn kernel_formats() -> Vec<(&'static str, bool)> {
+        kernels::KERNELS.iter().map(|kernel| (kernel.format, kernel.integer)).collect()
+    }
+}
+
+impl Backend for Cpu {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn description(&self) -> String {
+        let name = self.model_name().unwrap_or("processor of unknown name");
+        format!("{name}, {} threads, {}", self.threads.decode, self.isa.name())
+    }
+
+    fn memory_available_bytes(&self) -> Option<u64> {
+        memory::available_bytes(Path::new("/"))
+    }
+
+    fn refusals(&self, model: &Model) -> Vec<Refusal> {
+        let refused = model.graph.nodes.iter().enumerate().filter(|(_, node)| self.refuse.contains(&node.op.kind()));
+        refused
+            .map(|(op, node)| Refusal { op, reason: format!("the CPU was told to refuse {}", node.op.kind()) })
+            .collect()
+    }
+
+    fn compile(&self, job: &CompileJob<'_>) -> Result<Box<dyn Compiled>> {
+        let refused = self.refusals(job.model);
+        if let Some(refusal) = refused.iter().find(|refusal| job.runs(refusal.op)) {
+            return Err(error(format!("op {}: {}", refusal.op, refusal.reason)));
+        }
+        Ok(Box::new(CpuModel::new(job, self.isa, self.threads)?))
+    }
+}

@@ -1,0 +1,139 @@
+//! The matrix kernels: an inventory of rows, and what they share.
+//!
+//! [`KERNELS`] is the list of what exists: the tests, the benches and `duan devices` all go through it. A format
+//! without a row runs on [`generic`].
+
+pub(crate) mod float;
+pub(crate) mod formats;
+pub(crate) mod generic;
+pub(crate) mod integer;
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use duan_model::weights::Matrix;
+use duan_quant::Format;
+
+use crate::activations::{Coded, padded_groups};
+use crate::isa::Isa;
+use crate::shared::SharedSlice;
+
+/// One matrix applied to all tokens of a pass.
+pub(crate) struct Job<'a> {
+    /// The weights [rows, columns].
+    pub(crate) matrix: &'a Matrix,
+    /// Added to each token's result [rows].
+    pub(crate) bias: Option<&'a [f32]>,
+    /// The activations [tokens, columns].
+    pub(crate) floats: &'a [f32],
+    /// How many tokens.
+    pub(crate) tokens: usize,
+    /// The results [tokens, rows]; each row of the matrix is computed by one worker.
+    pub(crate) out: SharedSlice<'a, f32>,
+}
+
+impl Job<'_> {
+    /// Stores the results of consecutive rows for one token, with their bias.
+    #[inline(always)]
+    pub(crate) fn store(&self, row: usize, token: usize, sums: &[f32]) {
+        let start = token * self.matrix.rows() + row;
+        // SAFETY: rows are handed out to workers in ranges that do not overlap, and a result belongs to one row.
+        let out = unsafe { self.out.part(start..start + sums.len()) };
+        match self.bias {
+            None => out.copy_from_slice(sums),
+            Some(bias) => {
+                for (index, out) in out.iter_mut().enumerate() {
+                    *out = sums[index] + bias[row + index];
+                }
+            }
+        }
+    }
+}
+
+/// What one worker needs while it computes rows, sized for the widest matrix.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    /// Unpacked codes of a tile's rows [4, groups].
+    pub(crate) codes: Vec<[u8; 32]>,
+    /// Scales of a tile's rows [4, 2 * padded groups].
+    pub(crate) scales: Vec<f32>,
+    /// Offsets of a tile's rows [4, padded groups].
+    pub(crate) offsets: Vec<f32>,
+    /// One dequantized row [columns], for formats without a kernel.
+    pub(crate) row: Vec<f32>,
+}
+
+impl Scratch {
+    /// Scratch for matrices of at most `columns`.
+    pub(crate) fn new(columns: usize) -> Self {
+        let padded = padded_groups(columns.next_multiple_of(32));
+        Self {
+            codes: vec![[0; 32]; 4 * padded],
+            scales: vec![0.0; 4 * 2 * padded],
+            offsets: vec![0.0; 4 * padded],
+            row: vec![0.0; columns],
+        }
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.codes.len() * 32 + (self.scales.len() + self.offsets.len() + self.row.len()) * size_of::<f32>()
+    }
+}
+
+/// Computes a range of a job's rows.
+pub(crate) type Run = fn(Isa, &Job<'_>, Option<&Coded>, Range<usize>, &mut Scratch);
+
+/// A row of the inventory: a format that has its own kernel, in every instruction set of [`Isa`].
+pub(crate) struct Kernel {
+    /// The name of the format.
+    pub(crate) format: &'static str,
+    /// Whether it multiplies integers.
+    pub(crate) integer: bool,
+    /// The kernel.
+    pub(crate) run: Run,
+}
+
+fn integer<C: formats::Codes>(
+    isa: Isa,
+    job: &Job<'_>,
+    coded: Option<&Coded>,
+    rows: Range<usize>,
+    scratch: &mut Scratch,
+) {
+    let coded = coded.expect("the activations of a quantized matrix are coded before its kernel runs");
+    isa.run(integer::Rows::<C> { job, coded, rows, scratch, format: PhantomData });
+}
+
+fn float<W: float::Floats>(isa: Isa, job: &Job<'_>, _: Option<&Coded>, rows: Range<usize>, _: &mut Scratch) {
+    isa.run(float::Rows::<W> { job, rows, format: PhantomData });
+}
+
+const fn integer_kernel<C: formats::Codes>() -> Kernel {
+    Kernel { format: C::FORMAT, integer: true, run: integer::<C> }
+}
+
+const fn float_kernel<W: float::Floats>() -> Kernel {
+    Kernel { format: W::FORMAT, integer: false, run: float::<W> }
+}
+
+/// Every kernel.
+pub(crate) static KERNELS: &[Kernel] = &[
+    float_kernel::<float::F32>(),
+    float_kernel::<float::F16>(),
+    float_kernel::<float::Bf16>(),
+    integer_kernel::<formats::Q4_0>(),
+    integer_kernel::<formats::Q4_1>(),
+    integer_kernel::<formats::Q5_0>(),
+    integer_kernel::<formats::Q8_0>(),
+    integer_kernel::<formats::Q4K>(),
+    integer_kernel::<formats::Q6K>(),
+];
+
+/// The kernel for a format, the generic path where it has none.
+pub(crate) fn pick(format: &Format) -> Run {
+    match KERNELS.iter().find(|kernel| kernel.format == format.name) {
+        Some(kernel) => kernel.run,
+        None => |_, job, coded, rows, scratch| generic::rows(job, coded, rows, scratch),
+    }
+}

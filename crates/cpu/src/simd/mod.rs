@@ -1,0 +1,113 @@
+//! Eight numbers at a time: the vocabulary that every kernel of this crate is written in.
+//!
+//! [`Simd`] is implemented by values that exist only where the CPU has the instructions ([`Avx2`],
+//! [`AvxVnni`], [`Avx512Vnni`]) and by [`Portable`], plain arrays that every CPU has. A kernel is a
+//! [`Task`], written once, and [`Simd::vectorize`] runs it compiled for that instruction set.
+//!
+//! All x86 implementations keep the same lanes and the same order of additions, so that they give the same
+//! bits; only `Portable` rounds twice where the others fuse a multiplication with an addition.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod math;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) use avx2::{Avx2, Avx512Vnni, AvxVnni};
+pub(crate) use math::{exp, gelu_tanh, silu, tanh};
+pub(crate) use portable::Portable;
+
+/// Lanes of a vector of floats.
+pub(crate) const LANES: usize = 8;
+
+/// Work that is compiled once for each instruction set.
+pub(crate) trait Task {
+    /// What it returns.
+    type Output;
+
+    /// The work. Implementations are `#[inline(always)]`, so that they end up inside the function that
+    /// has the instruction set enabled.
+    fn run<S: Simd>(self, simd: S) -> Self::Output;
+}
+
+/// Proof of an instruction set, and its operations.
+#[allow(clippy::wrong_self_convention, reason = "self is the proof, not what is converted")]
+pub(crate) trait Simd: Copy + Send + Sync + 'static {
+    /// Eight f32.
+    type F: Copy;
+    /// Eight i32.
+    type I: Copy;
+    /// Thirty-two bytes, signed or not as the operation says.
+    type B: Copy;
+
+    /// How many tokens a tile of the matrix kernels takes: what the registers hold.
+    const TILE_TOKENS: usize;
+
+    /// Runs `task` compiled for this instruction set.
+    fn vectorize<T: Task>(self, task: T) -> T::Output;
+
+    fn splat(self, x: f32) -> Self::F;
+    fn load(self, from: &[f32; LANES]) -> Self::F;
+    fn store(self, x: Self::F, to: &mut [f32; LANES]);
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a * b + c`, rounded once where the instruction set can.
+    fn mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    fn min(self, a: Self::F, b: Self::F) -> Self::F;
+    fn abs(self, a: Self::F) -> Self::F;
+    /// To the nearest whole number, halves to even.
+    fn round(self, a: Self::F) -> Self::F;
+    /// `2^a` for whole `a` in -126..=127.
+    fn power_of_two(self, a: Self::F) -> Self::F;
+    /// `value` where `x >= limit`, else 0.
+    fn zero_below(self, x: Self::F, limit: Self::F, value: Self::F) -> Self::F;
+    /// The sum of all lanes, in the one order that all implementations share.
+    fn sum(self, a: Self::F) -> f32;
+    /// The sums of four vectors, each as [`Simd::sum`].
+    fn sum4(self, a: [Self::F; 4]) -> [f32; 4];
+    /// The largest lane.
+    fn largest(self, a: Self::F) -> f32;
+    /// Widens half floats.
+    fn load_f16(self, from: &[half::f16; LANES]) -> Self::F;
+    /// Narrows to half floats; what is beyond them becomes the largest half float of its sign.
+    fn store_f16(self, x: Self::F, to: &mut [half::f16; LANES]);
+    /// Eight f32 as they lie in a file, little-endian and perhaps unaligned.
+    fn load_f32_bytes(self, from: &[u8; 32]) -> Self::F;
+    /// Eight f16 as they lie in a file, widened.
+    fn load_f16_bytes(self, from: &[u8; 16]) -> Self::F;
+    /// Eight bfloat16 as they lie in a file, widened.
+    fn load_bf16_bytes(self, from: &[u8; 16]) -> Self::F;
+    /// `[a x 4, b x 4]`.
+    fn halves(self, a: f32, b: f32) -> Self::F;
+
+    fn to_f32(self, a: Self::I) -> Self::F;
+    /// Rounds (halves to even) 32 floats to i8 codes; returns their sum. They must lie within i8.
+    fn round_to_i8(self, x: [Self::F; 4], to: &mut [i8; 32]) -> i32;
+
+    fn load_bytes(self, from: &[u8; 32]) -> Self::B;
+    fn load_codes(self, from: &[i8; 32]) -> Self::B;
+    fn store_bytes(self, x: Self::B, to: &mut [u8; 32]);
+    /// The low four bits of 16 bytes, then their high four bits.
+    fn nibbles(self, from: &[u8; 16]) -> Self::B;
+    /// Bit `i` of `bits` as byte `i`: 16 where it is set, else 0.
+    fn spread_bits_16(self, bits: u32) -> Self::B;
+    /// Each byte shifted right by `N` and masked.
+    fn shift_mask<const N: i32>(self, a: Self::B, mask: u8) -> Self::B;
+    /// Each byte shifted left by four (the bits above must be 0).
+    fn shift_left_4(self, a: Self::B) -> Self::B;
+    fn or(self, a: Self::B, b: Self::B) -> Self::B;
+    fn sub_bytes(self, a: Self::B, b: u8) -> Self::B;
+    /// Lane `i` is the sum over its four bytes of `a` (unsigned, at most 127) times `b` (signed).
+    fn dot_unsigned(self, a: Self::B, b: Self::B) -> Self::I;
+    /// The same for signed `a` in -128..=127 and `b` in -127..=127.
+    fn dot_signed(self, a: Self::B, b: Self::B) -> Self::I;
+}
+
+/// A slice as whole vectors; the rest, if any, is the caller's.
+#[inline(always)]
+pub(crate) fn vectors(x: &[f32]) -> &[[f32; LANES]] {
+    x.as_chunks().0
+}

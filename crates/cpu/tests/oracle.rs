@@ -1,0 +1,50 @@
+//! The CPU against Hugging Face `transformers`, with floats in the KV cache.
+
+#[path = "../../backend/tests/common/mod.rs"]
+#[allow(unreachable_pub, reason = "shared with the tests of the reference")]
+mod common;
+
+use common::{Fixture, Prompt};
+use duan_backend::KvFormat;
+use duan_cpu::{Cpu, CpuOptions};
+use duan_model::Model;
+
+#[test]
+fn the_cpu_agrees_with_transformers() {
+    for isa in Cpu::isas_available() {
+        let cpu =
+            Cpu::new(CpuOptions { threads_decode: Some(2), isa: Some(isa.into()), ..Default::default() }).unwrap();
+        for fixture in common::fixtures() {
+            for prompt in &fixture.prompts {
+                let logits = common::logits(&cpu, &fixture.model, &prompt.tokens, 64, KvFormat::F32);
+                let error = common::error(prompt, &logits);
+                println!("{isa} {}: {} tokens, error {error:.1e}", fixture.name, prompt.tokens.len());
+                assert!(error <= 1e-4, "{isa} {}: error {error:e}", fixture.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn neither_cut_nor_threads_matter() {
+    let isas = Cpu::isas_available();
+    for isa in [isas[0], isas[isas.len() - 1]] {
+        let with = |model: &Model, tokens: &[u32], threads: usize, piece: usize| {
+            let options = CpuOptions { threads_decode: Some(threads), isa: Some(isa.into()), ..Default::default() };
+            common::logits(&Cpu::new(options).unwrap(), model, tokens, piece, KvFormat::F16)
+        };
+        for Fixture { name, model, prompts } in common::fixtures() {
+            for Prompt { tokens, .. } in &prompts {
+                let whole = with(&model, tokens, 1, 512);
+                assert!(whole == with(&model, tokens, 2, 64), "{isa} {name}: two threads, pieces of 64");
+                let short = &tokens[..tokens.len().min(40)];
+                let same = |threads, piece| {
+                    let cut = with(&model, short, threads, piece);
+                    assert!(whole[..cut.len()] == cut, "{isa} {name}: {threads} threads, pieces of {piece}");
+                };
+                same(1, 1);
+                same(3, 7);
+            }
+        }
+    }
+}
