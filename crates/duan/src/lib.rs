@@ -1,1 +1,50 @@
-//! TODO
+//! Run large language models on the device you own: the one public API.
+//!
+//! ```no_run
+//! let mut engine = duan::Engine::new(duan::EngineOptions::default())?;
+//! engine.load_model("model.gguf")?;
+//! println!("{}", engine.chat("Hello")?);
+//! # Ok::<(), duan::Error>(())
+//! ```
+//!
+//! An [`Engine`] opens the devices of this machine and holds one model with its conversation:
+//!
+//! * [`Engine::chat`] answers in a conversation of several turns, [`Engine::chat_with`] streams and can be stopped;
+//! * [`Engine::complete`] continues a text without a template, [`Engine::logits`] gives what evaluation needs;
+//! * [`Engine::inspect`] and [`Engine::plan_model`] say what a file is, needs and would run on, without loading it.
+//!
+//! A model is a path here. Names are resolved by [`hub`], whose result has a path. What happens on the way is told as
+//! [`Event`]s; nothing here prints. Answers can be stopped from a signal handler or another thread through
+//! [`EngineOptions::cancel`].
+//!
+//! This crate is one door for all faces, and must never know one of them: no words for terminals, no HTTP, no Python. Start
+//! reading at `engine.rs`; `loaded.rs` is the way from a path to a model that answers.
+
+mod answer;
+mod chat;
+mod devices;
+mod engine;
+mod error;
+mod loaded;
+mod options;
+mod summary;
+
+pub use duan_backend::KvFormat;
+pub use duan_engine::{
+    DeviceMemory, Event, FinishReason, MemoryNeed, OnEvent, Phase, Plan, PlanSummary, SamplingOptions, SegmentSummary,
+    Sizes, Timings,
+};
+pub use duan_hub as hub;
+pub use duan_hub::Hub;
+pub use duan_model as model;
+pub use duan_model::graph::OpKind;
+pub use duan_model::template::Message;
+pub use duan_model::tokenizer::Tokenizer;
+pub use duan_quant as quant;
+
+pub use answer::Answer;
+pub use devices::DeviceInfo;
+pub use engine::Engine;
+pub use error::{Error, Result};
+pub use options::{CompleteOptions, EngineOptions};
+pub use summary::{FormatCount, ModelSummary, SpecialToken, TokenizerSummary};

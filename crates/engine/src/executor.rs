@@ -69,7 +69,7 @@ impl Executor {
         self.runner.memory()
     }
 
-    /// The logits of the last pass's wanted rows [rows, vocab_size].
+    /// The logits of the last pass's wanted rows `[rows, vocab_size]`.
     pub fn logits(&self, rows: usize) -> &[f32] {
         self.runner.logits(rows)
     }

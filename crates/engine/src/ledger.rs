@@ -32,7 +32,7 @@ struct Sequence {
 /// All pages and sequences of one loaded model. An id that is not open is a bug and panics.
 #[derive(Debug)]
 pub struct Ledger {
-    /// How many sequences hold each page [pages].
+    /// How many sequences hold each page `[pages]`.
     holders: Vec<u32>,
     /// Pages that nobody holds; the next one is taken from the end.
     free: Vec<PageId>,

@@ -86,7 +86,7 @@ impl Runner {
         Ok(())
     }
 
-    /// The logits of the last pass's wanted rows [rows, vocab_size].
+    /// The logits of the last pass's wanted rows `[rows, vocab_size]`.
     pub fn logits(&self, rows: usize) -> &[f32] {
         match &self.devices[self.logits_device] {
             Some(device) => device.compiled.value(self.logits, rows * self.vocab_size),

@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// The logits of every one of `tokens`, read as one sequence from position 0: `on_row` gets position and logits
-    /// [vocab_size], in order; a break ends it. Few rows are in memory at a time. Ends early, without an error, when `cancel`
+    /// `[vocab_size]`, in order; a break ends it. Few rows are in memory at a time. Ends early, without an error, when `cancel`
     /// becomes true.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::memory::{MemoryNeed, Sizes};
 use crate::sampling::SamplingOptions;
 use crate::testing::{NextToken, Scripted, VOCAB, scripted_model};
 
-const NO_CANCEL: AtomicBool = AtomicBool::new(false);
+static NO_CANCEL: AtomicBool = AtomicBool::new(false);
 
 /// The next token mixes the whole history.
 const MIX: NextToken = |history| history.iter().fold(7u32, |hash, &token| hash.wrapping_mul(31) ^ token) % VOCAB as u32;

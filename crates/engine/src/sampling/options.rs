@@ -4,25 +4,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// How the next token is chosen. Checked by [`SamplingOptions::validate`]; a sampler is only made of valid ones.
+/// How the next token is chosen. In brackets stand the range and the default of a field. Checked by [`SamplingOptions::validate`]; a sampler is only made of valid ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SamplingOptions {
-    /// Divides the logits: 0 always takes the best token, 1 leaves them, more flattens [0 to 100; 0.8].
+    /// Divides the logits: 0 always takes the best token, 1 leaves them, more flattens (0 to 100; 0.8).
     pub temperature: f32,
-    /// Keeps the `top_k` best tokens; 0 keeps all [40].
+    /// Keeps the `top_k` best tokens; 0 keeps all (40).
     pub top_k: usize,
-    /// Keeps the fewest best tokens whose probabilities reach this sum; 1 keeps all [0 to 1; 0.95].
+    /// Keeps the fewest best tokens whose probabilities reach this sum; 1 keeps all (0 to 1; 0.95).
     pub top_p: f32,
-    /// Keeps tokens that are at least this share as probable as the best one; 0 keeps all [0 to 1; 0.05].
+    /// Keeps tokens that are at least this share as probable as the best one; 0 keeps all (0 to 1; 0.05).
     pub min_p: f32,
-    /// Divides positive and multiplies negative logits of recent tokens; 1 is none [0.1 to 10; 1].
+    /// Divides positive and multiplies negative logits of recent tokens; 1 is none (0.1 to 10; 1).
     pub repetition_penalty: f32,
-    /// Is taken off the logits of recent tokens once; 0 is none [-100 to 100; 0].
+    /// Is taken off the logits of recent tokens once; 0 is none (-100 to 100; 0).
     pub presence_penalty: f32,
-    /// Is taken off the logits of recent tokens for each time they occur; 0 is none [-100 to 100; 0].
+    /// Is taken off the logits of recent tokens for each time they occur; 0 is none (-100 to 100; 0).
     pub frequency_penalty: f32,
-    /// How many of the last tokens, the prompt's included, count as recent [at most 1048576; 64].
+    /// How many of the last tokens, the prompt's included, count as recent (at most 1048576; 64).
     pub penalty_window: usize,
     /// Where the random numbers start; `None` chooses a seed anew for each answer, and reports it.
     pub seed: Option<u64>,

@@ -34,9 +34,9 @@ pub struct Sampler {
     vocab_size: usize,
     /// The last tokens, at most `penalty_window`.
     recent: VecDeque<u32>,
-    /// How often each token is in `recent` [vocab_size]; empty without penalties.
+    /// How often each token is in `recent` `[vocab_size]`; empty without penalties.
     counts: Vec<u32>,
-    /// Logits after the penalties [vocab_size]; empty without penalties.
+    /// Logits after the penalties `[vocab_size]`; empty without penalties.
     penalized: Vec<f32>,
     candidates: Vec<Candidate>,
     /// Of each candidate, in proportion: they need not add up to 1.
@@ -96,7 +96,7 @@ impl Sampler {
         tokens[from..].iter().for_each(|&token| self.accept(token));
     }
 
-    /// Chooses from `logits` [vocab_size]. Does not note the token; see [`Sampler::accept`].
+    /// Chooses from `logits` `[vocab_size]`. Does not note the token; see [`Sampler::accept`].
     ///
     /// # Errors
     /// When a logit is NaN or infinite, with the first such token. Panics when there are not `vocab_size` logits.

@@ -1,0 +1,56 @@
+//! The one error of the facade.
+
+/// The crate's result.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Whatever goes wrong between a path and an answer. The text is one line that says where, what was expected and found, and
+/// what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file, its tokenizer or its template; also what a template refuses, in the template's own words.
+    #[error(transparent)]
+    Model(Box<duan_model::Error>),
+    /// A model could not be fetched by its name.
+    #[error(transparent)]
+    Hub(#[from] duan_hub::Error),
+    /// Options, prompts that are too long, plans that cannot be made, memory that does not suffice, devices that fail.
+    #[error(transparent)]
+    Engine(#[from] duan_engine::Error),
+    /// A device could not be opened.
+    #[error(transparent)]
+    Device(#[from] duan_backend::Error),
+    /// Something was asked of an engine without a model.
+    #[error("no model is loaded; call load_model first")]
+    NoModel,
+    /// The model was not trained for conversations, or its file does not say how they look.
+    #[error(
+        "{file}: the file has no chat template, so this is a base model that continues text and does not answer; \
+         use `complete`, or a model whose name says chat, instruct or it"
+    )]
+    NoChatTemplate {
+        /// The file.
+        file: String,
+    },
+    /// The file's template cannot be used; `complete` still works.
+    #[error("{message}; `complete` works without a template")]
+    BrokenTemplate {
+        /// What is wrong with it.
+        message: String,
+    },
+    /// There is no such device.
+    #[error("device: expected one of {known}, found \"{name}\"")]
+    UnknownDevice {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+}
+
+// In a box, because it is much larger than the others.
+impl From<duan_model::Error> for Error {
+    fn from(error: duan_model::Error) -> Self {
+        Self::Model(Box::new(error))
+    }
+}

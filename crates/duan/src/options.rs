@@ -1,0 +1,78 @@
+//! What a user can ask of an engine.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use duan_backend::KvFormat;
+use duan_engine::{SamplingOptions, Sizes};
+use duan_model::graph::OpKind;
+
+/// How models are loaded and how they answer. Everything has a default.
+#[derive(Debug, Clone)]
+pub struct EngineOptions {
+    /// The device that is preferred: `cpu` (also the default), with the reference as last resort, or `reference` alone.
+    pub device: Option<String>,
+    /// Threads while one token is computed; `None` lets the device choose.
+    pub threads: Option<usize>,
+    /// Threads while a prompt is computed; `None` lets the device choose.
+    pub threads_prefill: Option<usize>,
+    /// Positions of the context; `None` takes the model's, at most 4096.
+    pub context: Option<usize>,
+    /// How the KV cache keeps its numbers.
+    pub kv_format: KvFormat,
+    /// The most tokens of one pass over a prompt.
+    pub prefill_rows: usize,
+    /// Kinds of ops that the CPU is told to refuse, so that they fall back: for experiments and tests.
+    pub refuse: Vec<OpKind>,
+    /// Whether ops may run on the device of last resort; otherwise that is an error that names the op.
+    pub allow_fallback: bool,
+    /// Whether loading ends with a tiny pass, so that costs of first use do not end up in the first answer.
+    pub warm_up: bool,
+    /// What a conversation begins with, in the role `system`.
+    pub system_prompt: Option<String>,
+    /// How tokens are chosen in conversations.
+    pub sampling: SamplingOptions,
+    /// The most tokens of one answer in conversations; `None` goes on to the context's end.
+    pub max_tokens: Option<usize>,
+    /// Ends the answer at the next token or piece of the prompt once it is true; the engine never sets or clears it. Keep a
+    /// clone of it, for a signal handler or another thread.
+    pub cancel: Arc<AtomicBool>,
+}
+
+impl Default for EngineOptions {
+    fn default() -> Self {
+        let Sizes { context, max_rows, kv_format } = Sizes::default();
+        Self {
+            device: None,
+            threads: None,
+            threads_prefill: None,
+            context,
+            kv_format,
+            prefill_rows: max_rows,
+            refuse: Vec::new(),
+            allow_fallback: true,
+            warm_up: true,
+            system_prompt: None,
+            sampling: SamplingOptions::default(),
+            max_tokens: None,
+            cancel: Arc::default(),
+        }
+    }
+}
+
+impl EngineOptions {
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes { context: self.context, max_rows: self.prefill_rows, kv_format: self.kv_format }
+    }
+}
+
+/// How a text is continued without a template.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CompleteOptions {
+    /// The most tokens of the continuation; `None` goes on to the context's end.
+    pub max_tokens: Option<usize>,
+    /// How tokens are chosen.
+    pub sampling: SamplingOptions,
+    /// Whether the begin-of-text token comes first; `None` does as the file says.
+    pub bos: Option<bool>,
+}

@@ -1,0 +1,7 @@
+//! The facade on tiny random models: what a face sees.
+
+mod conversations;
+mod loading;
+mod logits;
+mod support;
+mod texts;
