@@ -1,4 +1,55 @@
-//! Chat templates.
+//! Chat templates: from messages to a prompt, in which the template's own text is told from that of messages.
+//!
+//! Models come with a Jinja2 template that writes a conversation as they were trained to see it. It is rendered by minijinja,
+//! set up as Hugging Face sets up Jinja2, with the functions and filters that templates expect (`environment.rs`, `python.rs`).
+//!
+//! # What messages say is text
+//!
+//! A message may hold `<|im_end|>`, and must not end its turn with it. So a prompt is a list of parts, and only
+//! [`Part::Template`] may become control tokens. Which text is whose is found out like this:
+//!
+//! 1. The template is rendered with the messages as they are. This is the prompt's text, the same that Jinja2 gives.
+//! 2. It is rendered again with *marked* messages (`marks.rs`): each character but white space is replaced by a stand-in
+//!    from Unicode's private use planes. However the template cuts, strips, joins or escapes them, a stand-in in the output
+//!    comes from a message, and everything else does not.
+//! 3. Where the second text with its stand-ins replaced equals the first, its division is the prompt's. Where not, the
+//!    template asked messages for something that marked ones did not answer, such as `'</think>' in content`. It is rendered
+//!    once more with the same marks on those literals of its own that occur in a message; and, if that is not enough, on
+//!    those that are the whole of one. Text of the template that is marked thereby counts as text of messages.
+//! 4. Should none of them agree, the first marked rendering that succeeds is the prompt: the template then took the messages
+//!    as if they held nothing that it looks for. No known template with any message tried comes to this.
+//!
+//! So text of a message never becomes a control token, because only characters without a mark can, and each character of a
+//! message that is no white space has one in every rendering whose division is used. What is not marked: white space (control
+//! tokens of white space alone are never made from prompts, see [`crate::tokenizer::Tokenizer::encode_prompt`]), numbers and
+//! truth values in arguments of tools, the roles that templates know, and the words of JSON Schema in definitions of tools,
+//! all of which come from fixed lists or hold no letters.
+//!
+//! # Limits
+//!
+//! A template comes from a stranger's file. What a render may cost grows with the messages (`FUEL_*`), and bounds time and
+//! memory; recursion is bounded, and a template can reach neither files nor network.
+
+mod environment;
+mod marks;
+mod message;
+mod python;
+mod repair;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use jiff::ZonedDateTime;
+use minijinja::{Environment, ErrorKind};
+
+pub use message::{Message, RenderOptions, ToolCall};
+
+use crate::error::{Error, Result, quoted};
+use crate::gguf::Metadata;
+use crate::tokenizer::Tokenizer;
+use environment::{MARKS, Refusal, TEMPLATE, environment};
+use marks::Marks;
+use message::{Context, Unusable, Variables};
 
 /// A piece of a rendered prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,9 +60,330 @@ pub enum Part {
     Content(String),
 }
 
+impl Part {
+    /// The text, whosever it is.
+    pub fn text(&self) -> &str {
+        match self {
+            Part::Template(text) | Part::Content(text) => text,
+        }
+    }
+}
+
 /// A rendered prompt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Prompt {
     /// In order; together they are the prompt's text.
     pub parts: Vec<Part>,
+}
+
+impl Prompt {
+    /// A prompt of plain text, none of which becomes a control token.
+    pub fn plain(text: impl Into<String>) -> Prompt {
+        Prompt { parts: vec![Part::Content(text.into())] }
+    }
+
+    /// The whole text.
+    pub fn text(&self) -> String {
+        self.parts.iter().map(Part::text).collect()
+    }
+}
+
+const DEFAULT_KEY: &str = "tokenizer.chat_template";
+const TOOL_USE_KEY: &str = "tokenizer.chat_template.tool_use";
+
+/// The longest template that is read. The longest known one has about 60 thousand bytes.
+const LONGEST_SOURCE_BYTES: usize = 1 << 20;
+
+/// What a render may cost: about one unit for each instruction, and for each 64 bytes that are made.
+const FUEL: u64 = 500_000;
+/// More for each byte of the messages, which may pass through several filters.
+const FUEL_PER_BYTE: u64 = 1;
+/// More for each message.
+const FUEL_PER_MESSAGE: u64 = 2_000;
+
+/// Values that a template nests need the stack when they are printed or dropped, and a template can nest one level for each
+/// unit of fuel or two. So it runs on a stack of its own, of this size and more for each unit; what is not used takes no memory.
+const STACK_BYTES: usize = 16 << 20;
+/// See [`STACK_BYTES`].
+const STACK_BYTES_PER_FUEL: usize = 512;
+
+/// The chat template of a model.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    default: Compiled,
+    /// For conversations with tools, where the file has one of its own.
+    tool_use: Option<Compiled>,
+    /// What names the template in errors: the file, or nothing.
+    file: String,
+    bos: String,
+    eos: String,
+}
+
+/// A template that was read without errors.
+#[derive(Debug)]
+struct Compiled {
+    name: &'static str,
+    source: String,
+    environment: Environment<'static>,
+}
+
+impl Compiled {
+    fn new(name: &'static str, source: &str, file: &str) -> Result<Compiled> {
+        let label = label(file, name);
+        if source.len() > LONGEST_SOURCE_BYTES {
+            let found = format!("the template has {} bytes, more than {LONGEST_SOURCE_BYTES}", source.len());
+            return Err(Error::template(label, found));
+        }
+        let environment = environment(source).map_err(|error| failure(&label, &error))?;
+        Ok(Compiled { name, source: source.to_owned(), environment })
+    }
+}
+
+impl ChatTemplate {
+    /// The template in a file's metadata (`tokenizer.chat_template`, and `tokenizer.chat_template.tool_use` for conversations
+    /// with tools), or `None` where it has none: a base model. An empty template counts as none.
+    ///
+    /// # Errors
+    /// Where a template is there and cannot be read. There is no other template to fall back to.
+    pub fn from_gguf(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Option<ChatTemplate>> {
+        let read = |key: &'static str| -> Result<Option<Compiled>> {
+            let source = metadata.string(key)?.filter(|source| !source.trim().is_empty());
+            source.map(|source| Compiled::new(key, source, metadata.file())).transpose()
+        };
+        let text = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default().to_owned();
+        let (default, tool_use) = match (read(DEFAULT_KEY)?, read(TOOL_USE_KEY)?) {
+            (Some(default), tool_use) => (default, tool_use),
+            (None, Some(tool_use)) => (tool_use, None),
+            (None, None) => return Ok(None),
+        };
+        let file = metadata.file().to_owned();
+        Ok(Some(ChatTemplate { default, tool_use, file, bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) }))
+    }
+
+    /// A template from elsewhere; `bos` and `eos` are the texts of the tokens that begin and end a text.
+    ///
+    /// # Errors
+    /// Where `source` is no template.
+    pub fn new(source: &str, bos: &str, eos: &str) -> Result<ChatTemplate> {
+        let default = Compiled::new("chat template", source, "")?;
+        Ok(ChatTemplate { default, tool_use: None, file: String::new(), bos: bos.to_owned(), eos: eos.to_owned() })
+    }
+
+    /// Where the template comes from: the key in the file.
+    pub fn source_name(&self) -> &str {
+        self.default.name
+    }
+
+    /// The template's text.
+    pub fn source(&self) -> &str {
+        &self.default.source
+    }
+
+    /// Where the template for conversations with tools comes from, where it is another one.
+    pub fn tool_use_source_name(&self) -> Option<&str> {
+        self.tool_use.as_ref().map(|template| template.name)
+    }
+
+    /// The prompt for a conversation.
+    ///
+    /// With [`RenderOptions::repair`], a conversation that the template refuses is changed, one step after the other until
+    /// it fits: neighbours of one role are joined, then system messages go in front of the first user's. The same happens
+    /// where the template drops system messages without a word. What was said stays in the prompt, once.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with the template's own words where it refuses the conversation, [`Error::Template`] where it fails
+    /// or takes too long.
+    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<Prompt> {
+        let template = self.tool_use.as_ref().filter(|_| !options.tools.is_empty()).unwrap_or(&self.default);
+        let now = options.now.clone().unwrap_or_else(ZonedDateTime::now);
+        let render = |messages: &[Message]| self.render_once(template, messages, options, &now);
+        let first = render(messages);
+        if !options.repair || is_fit(&first, messages) {
+            return first;
+        }
+        let joined = repair::joined_neighbours(messages);
+        let merged = repair::joined_neighbours(&repair::system_in_first_user_turn(&joined));
+        for repaired in [joined, merged] {
+            let prompt = render(&repaired);
+            if is_fit(&prompt, &repaired) {
+                return prompt;
+            }
+        }
+        first
+    }
+
+    fn render_once(
+        &self,
+        template: &Compiled,
+        messages: &[Message],
+        options: &RenderOptions,
+        now: &ZonedDateTime,
+    ) -> Result<Prompt> {
+        let label = label(&self.file, template.name);
+        let context = |variables: Variables| {
+            variables.context(messages, options, (&self.bos, &self.eos), now).map_err(|unusable| {
+                Error::template(
+                    &label,
+                    match unusable {
+                        Unusable::TooManyCharacters => {
+                            "the messages hold more different characters than can be told apart"
+                        }
+                        Unusable::TooDeep => "arguments or tools are nested too deep",
+                    },
+                )
+            })
+        };
+        let render = |environment: &Environment<'static>, context: &Context| {
+            let costs = FUEL_PER_BYTE * context.bytes as u64 + FUEL_PER_MESSAGE * messages.len() as u64;
+            run(environment.clone(), context, FUEL.saturating_add(costs))
+        };
+        let plain = render(&template.environment, &context(Variables::plain())?).map_err(|e| failure(&label, &e))?;
+        let marked = context(Variables::marked())?;
+        let marks = marked.value.get_attr(MARKS).ok().and_then(|value| value.downcast_object::<Marks>());
+        let marks = marks.unwrap_or_default();
+        let mut fallback: Option<Vec<Part>> = None;
+        for literals in [Literals::Plain, Literals::Contained, Literals::Equal] {
+            let rendered = if literals == Literals::Plain {
+                render(&template.environment, &marked)
+            } else {
+                let source = literals.marked_source(&template.source, &message::texts(messages, options));
+                environment(&source).and_then(|environment| render(&environment, &marked))
+            };
+            let Ok(rendered) = rendered else { continue };
+            let parts = marks.parts(&rendered);
+            if is_text(&parts, &plain) {
+                return Ok(Prompt { parts });
+            }
+            fallback.get_or_insert(parts);
+        }
+        let parts = fallback.ok_or_else(|| {
+            Error::template(&label, "the template depends on what messages say in a way that cannot be kept safe")
+        })?;
+        Ok(Prompt { parts })
+    }
+}
+
+type Rendered = std::result::Result<String, minijinja::Error>;
+
+/// Renders on a stack that is large enough for whatever `fuel` can build.
+fn run(mut environment: Environment<'static>, context: &Context, fuel: u64) -> Rendered {
+    environment.set_fuel(Some(fuel));
+    let render = || environment.get_template(TEMPLATE)?.render(context.value.clone());
+    let stack_bytes = usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(STACK_BYTES_PER_FUEL);
+    let builder = std::thread::Builder::new().stack_size(stack_bytes.saturating_add(STACK_BYTES));
+    let failed = |message: String| minijinja::Error::new(ErrorKind::InvalidOperation, message);
+    std::thread::scope(|scope| match builder.spawn_scoped(scope, render) {
+        Ok(thread) => thread.join().unwrap_or_else(|_| Err(failed("the template engine panicked".to_owned()))),
+        Err(error) => Err(failed(format!("no stack of {stack_bytes} bytes for the template: {error}"))),
+    })
+}
+
+/// Whether the parts together are `text`.
+fn is_text(parts: &[Part], mut text: &str) -> bool {
+    parts.iter().all(|part| match text.strip_prefix(part.text()) {
+        Some(rest) => {
+            text = rest;
+            true
+        }
+        None => false,
+    }) && text.is_empty()
+}
+
+/// Which literals of a template are marked like messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Literals {
+    Plain,
+    /// Those with other characters than letters and digits that occur in a message.
+    Contained,
+    /// Those, and words that are the whole of a text in a message.
+    Equal,
+}
+
+impl Literals {
+    /// The template with marked literals.
+    fn marked_source(self, source: &str, texts: &[&str]) -> String {
+        source::with_literals(source, |literal| {
+            let core = literal.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r");
+            let core = core.replace("\\'", "'").replace("\\\"", "\"").replace("\\\\", "\\");
+            let core = core.trim();
+            let is_word = core.chars().all(|c| c.is_alphanumeric() || c == '_');
+            let is_marked = !core.is_empty()
+                && (!is_word && texts.iter().any(|text| text.contains(core))
+                    || is_word && self == Literals::Equal && texts.contains(&core));
+            if is_marked { marked_literal(literal) } else { None }
+        })
+    }
+}
+
+/// The inside of a literal with marks on its characters; escapes of white space stay escapes.
+fn marked_literal(literal: &str) -> Option<String> {
+    // Literals of templates are short, and a character without a fixed stand-in would need the table of the messages.
+    let mut marks = Marks::default();
+    let mut out = String::new();
+    let mut characters = literal.chars();
+    while let Some(character) = characters.next() {
+        let character = match character {
+            '\\' => match characters.next()? {
+                escaped @ ('n' | 't' | 'r') => {
+                    out.extend(['\\', escaped]);
+                    continue;
+                }
+                escaped @ ('\'' | '"' | '\\') => escaped,
+                _ => return None,
+            },
+            other if (other as u32) >= 0xfffe => return None,
+            other => other,
+        };
+        out.push_str(&marks.mark(character.encode_utf8(&mut [0; 4])).ok()?);
+    }
+    Some(out)
+}
+
+/// Whether a rendering needs no repair: it succeeded and holds what every system message says.
+fn is_fit(prompt: &Result<Prompt>, messages: &[Message]) -> bool {
+    match prompt {
+        Err(error) => !matches!(error, Error::Refused { .. } | Error::Template { .. }),
+        Ok(prompt) => {
+            let text = prompt.text();
+            // Templates may strip lines or take switches out of them, so one line that is there is enough.
+            let is_said = |message: &Message| {
+                let mut lines = message.content.lines().map(str::trim).filter(|line| !line.is_empty()).peekable();
+                lines.peek().is_none() || lines.any(|line| text.contains(line))
+            };
+            messages.iter().filter(|message| repair::is_system(message)).all(is_said)
+        }
+    }
+}
+
+fn label(file: &str, name: &str) -> String {
+    if file.is_empty() { name.to_owned() } else { format!("{file}: {name}") }
+}
+
+/// The engine's error as ours: a refusal with the template's words, or what failed and where.
+fn failure(label: &str, error: &minijinja::Error) -> Error {
+    let mut source: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(current) = source {
+        if let Some(Refusal(message)) = current.downcast_ref::<Refusal>() {
+            return Error::Refused { template: label.to_owned(), message: one_line(message) };
+        }
+        source = current.source();
+    }
+    if error.kind() == ErrorKind::OutOfFuel {
+        return Error::template(label, "the template takes too long or makes too much text, and was stopped");
+    }
+    let mut message = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(current) = source {
+        message = format!("{message}: {current}");
+        source = current.source();
+    }
+    Error::template(label, one_line(&message))
+}
+
+/// Words of a template as an error may show them: on one line, without control characters, of bounded length.
+fn one_line(message: &str) -> String {
+    let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
+    let joined = lines.collect::<Vec<_>>().join(" ");
+    let short: String = joined.chars().take(600).collect();
+    short.split_inclusive(char::is_whitespace).map(quoted).collect()
 }
