@@ -52,6 +52,7 @@ pub(super) fn environment(source: &str) -> Result<Environment<'static>, Error> {
     environment.set_formatter(print);
     environment.add_filter("tojson", to_json);
     environment.add_filter("string", |state: &State, value: &Value| python_str(state, value));
+    environment.add_test("iterable", is_iterable);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
     environment.add_template_owned(TEMPLATE, super::source::without_generation_tags(source))?;
@@ -79,6 +80,12 @@ fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error
 
 fn python_str(state: &State, value: &Value) -> Result<Value, Error> {
     with_scope(state, |scope| python::to_str(value, scope)).map(Value::from)
+}
+
+/// Whether Python could iterate over a value. The engine lets templates iterate over `none`, which Python refuses, and
+/// templates ask this before they count tools.
+fn is_iterable(value: &Value) -> bool {
+    !value.is_none() && value.try_iter().is_ok()
 }
 
 /// `raise_exception(MESSAGE)`: the template refuses the conversation.

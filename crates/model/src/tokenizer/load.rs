@@ -54,13 +54,15 @@ pub(super) fn from_gguf(metadata: &Metadata) -> Result<Tokenizer> {
     let mut kinds = token_kinds(metadata, texts.len(), &mut warnings)?;
     let special = SpecialIds::read(metadata, kind, texts, &mut kinds, &mut warnings)?;
     let end_of_turn = special.end_of_turn(texts, &mut kinds, &mut warnings);
+    // Some files name the end of the text as their unknown token; text must not become that.
+    let unknown = special.unknown.filter(|&id| kinds[id as usize] != TokenKind::Control);
     let vocabulary = Vocabulary::new(texts.clone(), kinds, kind.spelling());
     if vocabulary.duplicates > 0 {
         warnings.push(format!("{} tokens have the text of an earlier one and are never used", vocabulary.duplicates));
     }
     let model = match row {
-        Some(row) => byte_pair(metadata, &vocabulary, row, kind.spelling(), special.unknown, &mut warnings)?,
-        None => Model::Spm(Spm::new(&vocabulary, &scores(metadata, vocabulary.len())?, special.unknown)),
+        Some(row) => byte_pair(metadata, &vocabulary, row, kind.spelling(), unknown, &mut warnings)?,
+        None => Model::Spm(Spm::new(&vocabulary, &scores(metadata, vocabulary.len())?, unknown)),
     };
     let adds_space_prefix = match kind {
         Kind::Scores => metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true),

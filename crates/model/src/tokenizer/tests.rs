@@ -277,6 +277,8 @@ fn characters_without_any_token_become_the_unknown_one() {
     let recipe = recipe.set("model", "llama").set("add_space_prefix", false);
     assert_eq!(recipe.build().encode("a中a"), [1, 0, 1]);
     assert_eq!(recipe.clone().token("<0xE4>", BYTE).build().encode("中"), [0], "not all bytes are there");
+    let ends_text = recipe.clone().token("</s>", CONTROL).set("unknown_token_id", 2u32).build();
+    assert_eq!(ends_text.encode("a中a"), [1, 1], "text never becomes a control token, not even for want of another");
     let unnamed = Recipe::default().token("a", NORMAL).set("model", "llama").set("add_space_prefix", false);
     assert_eq!(unnamed.build().encode("a中a"), [0, 0]);
 }
