@@ -1,0 +1,98 @@
+//! `duan list`
+
+use std::process::ExitCode;
+
+use duan::hub::{CacheState, CachedModel, CatalogueEntry, catalogue};
+use serde_json::{Value, json};
+
+use crate::args::Common;
+use crate::open;
+use crate::output::style::on_one_line;
+use crate::output::units::{ByteUnit, bytes_text};
+use crate::output::{Align, Table, print, print_json, say};
+
+/// List the models that are here, and those that can be fetched by a short name
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+/// Prints what the cache holds and the rest of the catalogue.
+pub(crate) fn run(_: Args, common: &Common) -> anyhow::Result<ExitCode> {
+    let hub = open::hub(common)?;
+    let here = hub.list()?;
+    let absent: Vec<&CatalogueEntry> =
+        catalogue().iter().filter(|entry| here.iter().all(|model| model.name != entry.name)).collect();
+    if common.json {
+        let models: Vec<Value> = here.iter().map(model_json).collect();
+        let available: Vec<Value> = absent.iter().map(|entry| entry_json(entry)).collect();
+        print_json(&json!({ "cache": hub.cache_dir(), "models": models, "available": available }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    print(&table(&here, &absent).text())?;
+    if here.is_empty() {
+        say(&format!("nothing is kept in {} yet; `duan fetch NAME` fetches one", hub.cache_dir().display()));
+    } else {
+        let total = here.iter().map(|model| model.bytes).sum();
+        say(&format!("{} in {}", bytes_text(total), hub.cache_dir().display()));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(here: &[CachedModel], absent: &[&CatalogueEntry]) -> Table {
+    let sizes = here.iter().map(|model| model.bytes).chain(absent.iter().map(|entry| entry.file_bytes));
+    let unit = ByteUnit::for_largest(sizes);
+    let mut table = Table::new(&[
+        ("NAME", Align::Left),
+        (unit.name(), Align::Right),
+        ("STATE", Align::Left),
+        ("LICENCE", Align::Left),
+    ]);
+    for model in here {
+        let licence = model.licence.as_deref().unwrap_or("not known");
+        let state = match model.state {
+            CacheState::Verified => "here".to_owned(),
+            CacheState::Changed => "here, changed; verified again at its next use".to_owned(),
+            CacheState::Partial => format!("partly here; `duan fetch {}` goes on", model.name),
+            _ => state_name(model.state).to_owned(),
+        };
+        table.row([on_one_line(&model.name), unit.number(model.bytes), state, on_one_line(licence)]);
+    }
+    for entry in absent {
+        let state = "can be fetched".to_owned();
+        table.row([entry.name.to_owned(), unit.number(entry.file_bytes), state, entry.licence.to_owned()]);
+    }
+    table
+}
+
+fn state_name(state: CacheState) -> &'static str {
+    match state {
+        CacheState::Verified => "verified",
+        CacheState::Changed => "changed",
+        CacheState::Partial => "partial",
+        _ => "other",
+    }
+}
+
+fn model_json(model: &CachedModel) -> Value {
+    json!({
+        "name": model.name,
+        "path": model.path,
+        "bytes": model.bytes,
+        "state": state_name(model.state),
+        "sha256": model.sha256,
+        "source": model.source,
+        "licence": model.licence,
+        "fetched_unix_s": model.fetched_unix_s,
+    })
+}
+
+fn entry_json(entry: &CatalogueEntry) -> Value {
+    json!({
+        "name": entry.name,
+        "bytes": entry.file_bytes,
+        "download_bytes": entry.download_bytes(),
+        "sha256": entry.sha256,
+        "licence": entry.licence,
+        "summary": entry.summary,
+        "chat": entry.is_chat,
+    })
+}

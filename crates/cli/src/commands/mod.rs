@@ -1,0 +1,49 @@
+//! The commands, one file each.
+
+mod chat;
+mod complete;
+mod devices;
+mod fetch;
+mod inspect;
+mod list;
+mod plan;
+mod remove;
+mod tokenize;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::args::Common;
+
+/// What duan can be told to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Chat(chat::Args),
+    Complete(complete::Args),
+    Tokenize(tokenize::Args),
+    Fetch(fetch::Args),
+    List(list::Args),
+    Remove(remove::Args),
+    Inspect(inspect::Args),
+    Devices(devices::Args),
+    Plan(plan::Args),
+}
+
+/// Runs one command.
+///
+/// # Errors
+/// What the command says; `main` prints it.
+pub(crate) fn run(command: Command, common: &Common) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Chat(args) => chat::run(args, common),
+        Command::Complete(args) => complete::run(args, common),
+        Command::Tokenize(args) => tokenize::run(args, common),
+        Command::Fetch(args) => fetch::run(args, common),
+        Command::List(args) => list::run(args, common),
+        Command::Remove(args) => remove::run(args, common),
+        Command::Inspect(args) => inspect::run(args, common),
+        Command::Devices(args) => devices::run(args, common),
+        Command::Plan(args) => plan::run(args, common),
+    }
+}

@@ -1,0 +1,104 @@
+//! From what the person typed to a model that is there and, where asked for, loaded.
+
+use duan::hub::{Hub, HubOptions, ModelFile, ModelName, Progress};
+use duan::{Engine, EngineOptions, Event, Phase, Plan};
+
+use crate::args::{Common, EngineArgs, threads_of_environment};
+use crate::interrupt::Interrupt;
+use crate::output::progress::FetchView;
+use crate::output::units::counted;
+use crate::output::warn;
+
+/// A model's file, and how it came here.
+pub(crate) struct Found {
+    /// The file and what is known of it.
+    pub(crate) file: ModelFile,
+    /// Whether it was downloaded just now.
+    pub(crate) downloaded: bool,
+}
+
+/// The cache and the sources, as the options say.
+///
+/// # Errors
+/// Where no folder can be found for the cache.
+pub(crate) fn hub(common: &Common) -> anyhow::Result<Hub> {
+    let options = HubOptions {
+        cache_dir: common.model_cache.clone(),
+        // Without the option the environment decides.
+        offline: common.offline.then_some(true),
+        ..HubOptions::default()
+    };
+    Ok(Hub::new(options)?)
+}
+
+/// Makes the model called `name` ready, with progress on stderr.
+///
+/// # Errors
+/// As [`Hub::resolve`], and where no model is called so.
+pub(crate) fn fetch(name: &str, common: &Common) -> anyhow::Result<Found> {
+    let name = ModelName::parse(name)?;
+    let hub = hub(common)?;
+    let mut view = FetchView::new();
+    let mut downloaded = false;
+    let file = hub.resolve(&name, &mut |event| {
+        if let Progress::Done { downloaded: fresh, .. } = &event {
+            downloaded = *fresh;
+        }
+        view.show(&event);
+    })?;
+    Ok(Found { file, downloaded })
+}
+
+/// Makes the model called `name` ready and loads it. Ctrl-C ends its answers.
+///
+/// # Errors
+/// As [`fetch`], and what the engine says about options, file, devices and memory.
+pub(crate) fn load(
+    name: &str,
+    common: &Common,
+    args: &EngineArgs,
+    options: EngineOptions,
+    interrupt: &Interrupt,
+) -> anyhow::Result<(Engine, ModelFile)> {
+    let mut engine = Engine::new(EngineOptions { cancel: interrupt.flag(), ..engine_options(args, options) })?;
+    let found = fetch(name, common)?;
+    engine.load_model_with(&found.file.path, |event| match event {
+        Event::Warning { message } => warn(message),
+        Event::Planned { plan } => warn_of_fallbacks(plan, name),
+        _ => {}
+    })?;
+    Ok((engine, found.file))
+}
+
+/// The options with what the command line and the environment say of devices, threads and sizes.
+pub(crate) fn engine_options(args: &EngineArgs, options: EngineOptions) -> EngineOptions {
+    EngineOptions {
+        device: args.device.clone(),
+        threads: args.threads.map(usize::from).or_else(threads_of_environment),
+        threads_prefill: args.threads_prefill.map(usize::from),
+        context: args.context.map(|context| context as usize),
+        warm_up: !args.no_warmup,
+        ..options
+    }
+}
+
+/// Says what runs on the device of last resort, as that costs most of the speed.
+fn warn_of_fallbacks(plan: &Plan, name: &str) {
+    let ops: usize = plan.fallbacks().iter().filter(|segment| segment.phase == Phase::Decode).map(|row| row.ops).sum();
+    if ops > 0 {
+        let ops = counted(ops, "op");
+        warn(&format!("{ops} of each pass run on a slow device of last resort; `duan plan {name}` says which and why"));
+    }
+}
+
+/// The devices that a plan uses, each once, as people read them: "cpu and reference".
+pub(crate) fn devices_of(plan: &Plan) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for segment in plan.prefill.iter().chain(&plan.decode) {
+        let name = plan.devices[segment.device].as_str();
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names.join(" and ")
+}

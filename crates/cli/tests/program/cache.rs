@@ -1,0 +1,50 @@
+//! The cache, without a network.
+
+use crate::common::Home;
+use serde_json::json;
+
+#[test]
+fn without_network_and_cache_a_name_is_refused_with_the_remedy() {
+    let home = Home::new();
+    for arguments in [&["chat", "-p", "hi"][..], &["fetch"], &["inspect", "smollm2-135m"]] {
+        let ran = home.run(arguments);
+        let line = ran.failed();
+        assert!(line.contains("smollm2-135m") && line.contains("DUAN_OFFLINE"), "{line}");
+    }
+    let mut command = home.command(&["fetch", "--offline"]);
+    let output = command.env_remove("DUAN_OFFLINE").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!home.path().join("cache/models").exists(), "a refusal leaves nothing behind");
+}
+
+#[test]
+fn unknown_names_get_the_nearest() {
+    let home = Home::new();
+    assert!(home.run(&["chat", "smolm2-135m", "-p", "hi"]).failed().contains("smollm2-135m"));
+    assert!(home.run(&["fetch", "hf:org/name"]).failed().contains("later version"));
+}
+
+#[test]
+fn list_shows_the_catalogue_where_nothing_is_here() {
+    let home = Home::new();
+    let json = home.run(&["list", "--json"]).json();
+    assert_eq!(json["models"], json!([]));
+    assert_eq!(json["available"][0]["name"], "smollm2-135m");
+    let page = home.run(&["list"]);
+    insta::assert_snapshot!("list_empty", page.done());
+    assert!(page.stderr.contains("duan fetch"), "{page:?}");
+    let elsewhere = home.run(&["list", "--json", "--model-cache", "elsewhere"]).json();
+    assert_eq!(elsewhere["cache"], "elsewhere");
+}
+
+#[test]
+fn a_path_is_used_where_it_lies_and_never_removed() {
+    let home = Home::new();
+    let model = home.fixture("smollm2");
+    let json = home.run(&["fetch", model, "--json"]).json();
+    assert_eq!((&json["downloaded"], &json["sha256"]), (&json!(false), &json!(null)));
+    assert_eq!(home.run(&["fetch", model]).done(), "tiny.gguf\n");
+    assert!(home.run(&["remove", model]).failed().contains("tiny.gguf"));
+    assert!(home.run(&["remove", "smollm2-135m"]).failed().contains("duan list"));
+    assert!(home.path().join(model).exists());
+}

@@ -1,0 +1,12 @@
+//! Tests of the real program: what it prints on which stream, and its exit codes.
+//!
+//! Start reading at `common.rs`, which runs it in a folder of its own, without network. `real_model.rs` needs the default
+//! model; everything else runs on the tiny fixtures of the crate `duan-backend`.
+
+mod bad_input;
+mod cache;
+mod common;
+mod help;
+mod models;
+mod real_model;
+mod usage;
