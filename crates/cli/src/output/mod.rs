@@ -19,8 +19,8 @@ pub(crate) use table::{Align, Table};
 /// Where nobody reads any more, or the disk behind stdout is full.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())?;
-    out.flush()
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to stdout: {error}")))
 }
 
 /// Writes one JSON document, indented, to stdout.

@@ -8,10 +8,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::say;
 use super::style::{on_one_line, shortened};
+use super::table::terminal_width;
 use super::units::{bytes_text, seconds_text};
 
 /// How often a line is printed where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(5);
+
+/// Terminals below this many columns have no room for a file's name beside the numbers.
+const WIDTH_FOR_NAMES: usize = 90;
 
 /// A view of [`Progress`] on stderr.
 pub(crate) struct FetchView {
@@ -112,7 +116,7 @@ impl FetchView {
                         style_without_length()
                     });
                     bar.set_length(step.total_bytes.unwrap_or(0));
-                    bar.set_prefix(format!("{} {}", step.word, shortened(&on_one_line(file_name(step.file)), 28)));
+                    bar.set_prefix(step.title());
                 }
                 bar.set_position(step.done_bytes);
                 bar.set_message(step.numbers());
@@ -140,6 +144,14 @@ impl Drop for FetchView {
 impl<'a> Step<'a> {
     fn local(word: &'static str, file: &'a str, done_bytes: u64, total_bytes: u64) -> Step<'a> {
         Step { word, file, done_bytes, total_bytes: Some(total_bytes), rate_bytes_per_s: None }
+    }
+
+    /// What is done to which file; without the file where the numbers would not fit beside it.
+    fn title(&self) -> String {
+        if terminal_width().is_some_and(|width| width < WIDTH_FOR_NAMES) {
+            return self.word.to_owned();
+        }
+        format!("{} {}", self.word, shortened(&on_one_line(file_name(self.file)), 28))
     }
 
     /// "12.3 MB of 92.9 MB, 8.12 MB/s, 9s left"

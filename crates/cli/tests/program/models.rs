@@ -1,5 +1,7 @@
 //! Commands on tiny random models: what is printed, in which form, and where.
 
+use std::process::Stdio;
+
 use crate::common::Home;
 use serde_json::json;
 
@@ -195,4 +197,20 @@ fn plan_gives_every_op_a_device() {
     let forbidden = home.run(&["plan", model, "--refuse", "attention", "--no-fallback"]);
     assert!(forbidden.failed().contains("attention"), "{forbidden:?}");
     assert!(home.run(&["plan", model, "--refuse", "teleport"]).refused().contains("attention"));
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let home = Home::new();
+    let model = home.fixture("gemma3-27b");
+    let mut child = home
+        .command(&["inspect", model, "--tensors", "--metadata", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The document is larger than a pipe holds, so the program is still writing when its reader goes.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap()), (Some(0), String::new()));
 }

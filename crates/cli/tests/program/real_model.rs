@@ -40,3 +40,53 @@ fn tokenize_agrees_with_the_vocabulary() {
     let json = Home::new().run(&["tokenize", model, "Hello world", "--json"]).json();
     assert_eq!(json, serde_json::json!({ "ids": [19556, 905] }));
 }
+
+#[cfg(unix)]
+mod interrupted {
+    use std::io::{Read as _, Write as _};
+    use std::process::{Child, Command, Stdio};
+
+    use crate::common::{Home, real_model};
+
+    /// Starts the program, waits for the first piece of an answer, presses Ctrl-C, and gives what was printed.
+    fn press_during_the_answer(mut command: Command, input: &[u8]) -> (Option<i32>, String, String) {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child: Child = command.spawn().expect("the program starts");
+        child.stdin.take().expect("stdin is piped").write_all(input).expect("the program reads");
+        let mut stdout = child.stdout.take().expect("stdout is piped");
+        let mut printed = [0; 1];
+        stdout.read_exact(&mut printed).expect("an answer begins");
+        let pressed = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        assert!(pressed.expect("kill starts").success());
+        let mut rest = printed.to_vec();
+        stdout.read_to_end(&mut rest).expect("the answer ends");
+        let output = child.wait_with_output().expect("the program ends");
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("the program writes UTF-8");
+        (output.status.code(), text(rest), text(output.stderr))
+    }
+
+    #[test]
+    fn ctrl_c_ends_the_answer_and_not_the_conversation() {
+        let Some(model) = real_model() else { return };
+        let model = model.to_str().expect("the cache has a printable path");
+        let home = Home::new();
+        let command = home.command(&["chat", model, "-n", "96", "--temp", "0", "--stats"]);
+        let input = b"Tell me a long story about a river.\nName one colour.\n";
+        let (code, stdout, stderr) = press_during_the_answer(command, input);
+        assert_eq!(code, Some(0), "{stderr}");
+        assert_eq!(stderr.matches("(stopped)").count(), 1, "{stderr}");
+        assert_eq!(stderr.matches("prefill ").count(), 2, "the second message was answered: {stderr}");
+        assert!(stdout.lines().count() >= 2, "{stdout}");
+    }
+
+    #[test]
+    fn ctrl_c_ends_a_completion_with_what_is_there() {
+        let Some(model) = real_model() else { return };
+        let model = model.to_str().expect("the cache has a printable path");
+        let home = Home::new();
+        let command = home.command(&["complete", model, "-p", "Once upon a time", "-n", "3000", "--temp", "0"]);
+        let (code, stdout, stderr) = press_during_the_answer(command, b"");
+        assert_eq!(code, Some(130), "{stderr}");
+        assert!(stdout.ends_with('\n') && stderr.contains("(stopped)"), "{stdout}{stderr}");
+    }
+}
