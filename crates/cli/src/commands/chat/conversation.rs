@@ -4,7 +4,7 @@ use duan::{Engine, Timings};
 
 use crate::answer::{AnswerJson, AnswerView, Place, Streaming, say_stats, stats_page};
 use crate::interrupt::Interrupt;
-use crate::output::print_json_line;
+use crate::output::{print_json_line, say};
 use crate::{is_broken_pipe, report};
 
 /// An engine with a chat model, and what was last said about its answers.
@@ -46,7 +46,12 @@ impl Conversation {
     /// Where nobody can read answers any more.
     pub(super) fn answer_or_explain(&mut self, text: &str) -> anyhow::Result<()> {
         match self.answer(text, Place::Chat) {
-            Err(error) if !is_broken_pipe(&error) => report(&error),
+            Err(error) if !is_broken_pipe(&error) => {
+                report(&error);
+                if !self.engine.history().is_empty() {
+                    say("The conversation is as it was before this message; /reset begins a new one.");
+                }
+            }
             other => return other,
         }
         Ok(())
