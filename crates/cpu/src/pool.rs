@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// Turns of the spin loop before a worker gives its core away: some tens of microseconds.
-const SPINS: u32 = 20_000;
+const SPINS: u32 = 2_000;
 
 /// What the workers run: `(piece, worker)`.
 type Work<'a> = &'a (dyn Fn(usize, usize) + Sync);

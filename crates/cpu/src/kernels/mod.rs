@@ -137,3 +137,61 @@ pub(crate) fn pick(format: &Format) -> Run {
         None => |_, job, coded, rows, scratch| generic::rows(job, coded, rows, scratch),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::activations::CodeRow;
+    use duan_model::bytes::SharedBytes;
+
+    /// All results [tokens, rows] of one kernel.
+    fn results(run: Run, isa: Isa, matrix: &Matrix, floats: &[f32], bias: &[f32]) -> Vec<f32> {
+        let (columns, tokens) = (matrix.columns(), floats.len() / matrix.columns());
+        let mut coded = Coded::new(tokens, columns.next_multiple_of(32));
+        let is_coded = columns.is_multiple_of(32);
+        if is_coded {
+            let writer = coded.fill(tokens, columns);
+            for (row, from) in floats.chunks_exact(columns).enumerate() {
+                // SAFETY: each row is taken once.
+                isa.run(CodeRow { from, to: unsafe { writer.row(row) } });
+            }
+        }
+        let mut out = vec![f32::NAN; tokens * matrix.rows()];
+        let bias = Some(bias);
+        let job = Job { matrix, bias, floats, tokens, out: SharedSlice::new(&mut out) };
+        let mut scratch = Scratch::new(columns);
+        // In two ranges, the first of which is no whole number of tiles.
+        for rows in [0..5, 5..matrix.rows()] {
+            run(isa, &job, is_coded.then_some(&coded), rows, &mut scratch);
+        }
+        out
+    }
+
+    #[test]
+    fn every_kernel_agrees_with_the_generic_path() {
+        for kernel in KERNELS {
+            let format = duan_quant::format_by_name(kernel.format).unwrap();
+            // Whole blocks of the largest kind; floats may have any width.
+            let columns = if kernel.integer { 768 } else { 77 };
+            let bytes = vec![0x2c; format.row_bytes(columns).unwrap() * 14]; // every half float is 0.065
+            let varied: Vec<u8> = bytes
+                .iter()
+                .enumerate()
+                .map(|(i, byte)| if kernel.integer && i % 7 == 3 { 0x35 } else { *byte })
+                .collect();
+            let matrix = Matrix::new("test", "weights", format, 14, columns, SharedBytes::from(varied)).unwrap();
+            let floats: Vec<f32> = (0..7 * columns).map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0).collect();
+            let bias: Vec<f32> = (0..14).map(|row| row as f32).collect();
+            let generic: Run = |_, job, coded, rows, scratch| generic::rows(job, coded, rows, scratch);
+            for isa in Isa::available() {
+                let (expected, found) =
+                    (results(generic, isa, &matrix, &floats, &bias), results(kernel.run, isa, &matrix, &floats, &bias));
+                let largest = expected.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+                for (expected, found) in expected.iter().zip(&found) {
+                    let error = (expected - found).abs() / largest;
+                    assert!(error < 1e-5, "{} {}: {found} instead of {expected}", kernel.format, isa.name());
+                }
+            }
+        }
+    }
+}

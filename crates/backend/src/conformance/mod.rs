@@ -1,0 +1,271 @@
+//! The suite that every device must pass.
+//!
+//! [`run`] holds a device to the reference, op by op: before each op both get the same values, so that bounds
+//! are tight and a failure names the op. [`attention_lengths`] sweeps every length across the borders of
+//! pages and tiles. [`same_bits`] holds the promise that neither the cut of a prompt nor its company
+//! changes a result. All of them panic with what they found, as tests do.
+
+mod models;
+
+use std::ops::Range;
+
+use duan_model::Model;
+use duan_model::graph::{Node, Op, OpKind, ValueId};
+use half::f16;
+
+use crate::contract::{Backend, CompileJob, Compiled, KvFormat, Limits};
+use crate::pass::{PAGE_TOKENS, Pass, Span};
+use crate::reference::{Precision, Reference};
+
+pub use models::{TinyModel, models};
+
+/// Largest relative error of a linear op: sums in f32 against sums in f64, over the largest result.
+const LINEAR_BOUND: f32 = 2e-5;
+/// Largest relative error of every other op.
+const OTHER_BOUND: f32 = 2e-5;
+
+/// What one conversation has fed so far, for building passes.
+#[derive(Debug, Clone)]
+struct Sequence {
+    pages: Vec<u32>,
+    length: usize,
+}
+
+/// One span of a scripted pass: sequence, tokens, wanted rows.
+type Step = (usize, usize, usize);
+
+/// Passes that meet the edges: one token, odd counts, several sequences, page borders, nothing wanted.
+const SCRIPT: &[&[Step]] = &[
+    &[(0, 37, 1)],
+    &[(0, 1, 1)],
+    &[(1, 5, 5), (0, 1, 1)],
+    &[(1, 64, 0)],
+    &[(0, 64, 2), (1, 3, 0)],
+    &[(1, 64, 1)],
+    &[(1, 64, 1)],
+    &[(1, 60, 1)],
+    &[(0, 2, 2), (1, 9, 3)],
+    &[(1, 1, 1)],
+];
+
+fn limits(kv_format: KvFormat) -> Limits {
+    Limits { max_rows: 80, max_wanted_rows: 80, pages: 8, kv_format }
+}
+
+fn compile(backend: &dyn Backend, model: &Model, kv_format: KvFormat) -> Box<dyn Compiled> {
+    let ops = [0..model.graph.nodes.len()];
+    let job = CompileJob { model, ops: &ops, limits: limits(kv_format) };
+    backend.compile(&job).unwrap_or_else(|error| panic!("compile: {error}"))
+}
+
+/// Deterministic token ids.
+fn token(index: usize, vocab_size: usize) -> u32 {
+    (index.wrapping_mul(7919).wrapping_add(index / 3) % vocab_size) as u32
+}
+
+/// Runs the whole suite on a device.
+///
+/// # Panics
+/// When the device fails it.
+pub fn run(backend: &dyn Backend) {
+    for tiny in models() {
+        for kv_format in [KvFormat::F16, KvFormat::F32] {
+            op_by_op(backend, &tiny, kv_format);
+        }
+        same_bits(backend, &tiny);
+        kv_round_trip(backend, &tiny);
+    }
+    attention_lengths(backend);
+}
+
+/// Every op of every scripted pass against the reference, both fed with the reference's values.
+fn op_by_op(backend: &dyn Backend, tiny: &TinyModel, kv_format: KvFormat) {
+    let model = &tiny.model;
+    let mut truth = compile(&Reference::new(Precision::Coded), model, kv_format);
+    let mut device = compile(backend, model, kv_format);
+    // Two sequences with interleaved pages, not in order.
+    let mut sequences = [Sequence { pages: vec![6, 1, 4], length: 0 }, Sequence { pages: vec![3, 0, 5, 2], length: 0 }];
+    for (number, steps) in SCRIPT.iter().enumerate() {
+        let rows: usize = steps.iter().map(|step| step.1).sum();
+        let tokens: Vec<u32> = (0..rows).map(|row| token(number * 101 + row, model.config.vocab_size)).collect();
+        let starts: Vec<usize> = steps.iter().map(|&(sequence, ..)| sequences[sequence].length).collect();
+        let spans: Vec<Span<'_>> = steps
+            .iter()
+            .zip(starts)
+            .map(|(&(sequence, count, wanted), start)| {
+                let pages = &sequences[sequence].pages;
+                Span { sequence: sequence as u32, start, count, wanted, pages }
+            })
+            .collect();
+        let pass = Pass { tokens: &tokens, spans: &spans };
+        for (index, node) in model.graph.nodes.iter().enumerate() {
+            one_op(&mut *truth, &mut *device, model, node, index, &pass, &format!("{} pass {number}", tiny.name));
+        }
+        for &(sequence, count, _) in *steps {
+            sequences[sequence].length += count;
+        }
+    }
+}
+
+/// Numbers that a value holds in this pass.
+fn length(model: &Model, value: ValueId, pass: &Pass<'_>) -> usize {
+    let value = &model.graph.values[value.0 as usize];
+    value.width * if value.wanted_rows_only { pass.wanted_rows() } else { pass.rows() }
+}
+
+fn one_op(
+    truth: &mut dyn Compiled,
+    device: &mut dyn Compiled,
+    model: &Model,
+    node: &Node,
+    index: usize,
+    pass: &Pass<'_>,
+    place: &str,
+) {
+    for value in node.op.reads() {
+        let length = length(model, value, pass);
+        device.value_mut(value, length).copy_from_slice(truth.value(value, length));
+    }
+    submit(truth, model, pass, index..index + 1);
+    submit(device, model, pass, index..index + 1);
+    let bound = if node.op.kind() == OpKind::Linear { LINEAR_BOUND } else { OTHER_BOUND };
+    for value in node.op.writes() {
+        let length = length(model, value, pass);
+        let (expected, found) = (truth.value(value, length), device.value(value, length));
+        let error = relative_error(expected, found);
+        let name = model.graph.values[value.0 as usize].name;
+        assert!(error <= bound, "{place}: op {index} {} -> {name}: error {error:e} over {bound:e}", node.op.kind());
+    }
+}
+
+/// Largest difference over the largest expected number; infinite where something is not finite.
+fn relative_error(expected: &[f32], found: &[f32]) -> f32 {
+    let largest = expected.iter().fold(f32::MIN_POSITIVE, |largest, x| largest.max(x.abs()));
+    let difference = |(expected, found): (&f32, &f32)| {
+        let difference = (expected - found).abs();
+        if difference.is_finite() { difference } else { f32::INFINITY }
+    };
+    expected.iter().zip(found).map(difference).fold(0.0, f32::max) / largest
+}
+
+/// Feeds `count` tokens of one sequence in passes of at most `piece`; all logits [count, vocab_size].
+fn feed(compiled: &mut dyn Compiled, model: &Model, pages: &[u32], count: usize, piece: usize) -> Vec<f32> {
+    let vocab_size = model.config.vocab_size;
+    let tokens: Vec<u32> = (0..count).map(|index| token(index, vocab_size)).collect();
+    let mut logits = Vec::with_capacity(count * vocab_size);
+    for (index, tokens) in tokens.chunks(piece).enumerate() {
+        let (start, count) = (index * piece, tokens.len());
+        let spans = [Span { sequence: 0, start, count, wanted: count, pages }];
+        submit(compiled, model, &Pass { tokens, spans: &spans }, 0..model.graph.nodes.len());
+        logits.extend_from_slice(compiled.value(model.graph.logits, count * vocab_size));
+    }
+    logits
+}
+
+fn submit(compiled: &mut dyn Compiled, model: &Model, pass: &Pass<'_>, ops: Range<usize>) {
+    let name = &model.config.family;
+    compiled.submit(pass, ops).unwrap_or_else(|error| panic!("{name}: {error}"));
+    compiled.wait().unwrap_or_else(|error| panic!("{name}: {error}"));
+}
+
+/// A row's result depends neither on the other rows nor on how the prompt was cut: equal to the bit.
+fn same_bits(backend: &dyn Backend, tiny: &TinyModel) {
+    let model = &tiny.model;
+    let with =
+        |pages: &[u32], piece: usize| feed(&mut *compile(backend, model, KvFormat::F16), model, pages, 70, piece);
+    let whole = with(&[0], 70);
+    for piece in [1, 7, 64] {
+        assert!(whole == with(&[5], piece), "{}: pieces of {piece} give other bits", tiny.name);
+    }
+
+    // The last of these tokens once more, in the company of another sequence.
+    let mut compiled = compile(backend, model, KvFormat::F16);
+    feed(&mut *compiled, model, &[2], 69, 80);
+    let vocab_size = model.config.vocab_size;
+    let tokens: Vec<u32> = (0..11).map(|row| token(500 + row, vocab_size)).chain([token(69, vocab_size)]).collect();
+    let spans = [
+        Span { sequence: 1, start: 0, count: 11, wanted: 2, pages: &[1] },
+        Span { sequence: 0, start: 69, count: 1, wanted: 1, pages: &[2] },
+    ];
+    submit(&mut *compiled, model, &Pass { tokens: &tokens, spans: &spans }, 0..model.graph.nodes.len());
+    let found = &compiled.value(model.graph.logits, 3 * vocab_size)[2 * vocab_size..];
+    assert!(found == &whole[69 * vocab_size..], "{}: company gives other bits", tiny.name);
+}
+
+/// What `write_kv` wrote, `read_kv` reads, on its own page only; `copy_page` copies that and no more.
+fn kv_round_trip(backend: &dyn Backend, tiny: &TinyModel) {
+    let model = &tiny.model;
+    let mut compiled = compile(backend, model, KvFormat::F16);
+    for (cache, config) in model.graph.caches.iter().enumerate() {
+        let numbers = |width: usize, seed: usize| -> Vec<f16> {
+            (0..20 * config.kv_heads * width).map(|i| f16::from_f32((i * 31 + seed) as f32 % 97.0 - 48.0)).collect()
+        };
+        let (keys, values) = (numbers(config.key_dim, cache), numbers(config.value_dim, cache + 5));
+        compiled.write_kv(cache, 3, 236..PAGE_TOKENS, &keys, &values);
+        let read = |compiled: &dyn Compiled, page: u32| {
+            let (mut k, mut v) = (vec![f16::ONE; keys.len()], vec![f16::ONE; values.len()]);
+            compiled.read_kv(cache, page, 236..PAGE_TOKENS, &mut k, &mut v);
+            (k, v)
+        };
+        assert!(read(&*compiled, 3) == (keys.clone(), values.clone()), "{}: cache {cache}", tiny.name);
+        assert!(read(&*compiled, 4).0.iter().all(|x| *x == f16::ZERO), "{}: page 4 was written", tiny.name);
+    }
+    compiled.copy_page(3, 6, 240);
+    for (cache, config) in model.graph.caches.iter().enumerate() {
+        let width = config.kv_heads * config.key_dim;
+        let read = |page: u32| {
+            let (mut k, mut v) = (vec![f16::ONE; 20 * width], vec![f16::ONE; 20 * config.kv_heads * config.value_dim]);
+            compiled.read_kv(cache, page, 236..PAGE_TOKENS, &mut k, &mut v);
+            k
+        };
+        let (from, to) = (read(3), read(6));
+        assert!(from[..4 * width] == to[..4 * width], "{}: page was not copied", tiny.name);
+        assert!(to[4 * width..].iter().all(|x| *x == f16::ZERO), "{}: too much was copied", tiny.name);
+    }
+}
+
+/// Attention at every length from 1 to 300 and 1000 to 1100, with and without a window, however the prompt is
+/// cut: within 1e-4 of the reference, and finite.
+fn attention_lengths(backend: &dyn Backend) {
+    for window in [None, Some(16)] {
+        let TinyModel { model, .. } = models::attention(window);
+        let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
+        let index = model.graph.nodes.iter().position(attends).expect("the model attends");
+        let Op::Attention { query, key, value, output, .. } = model.graph.nodes[index].op else { unreachable!() };
+        let count = 1100;
+        let pages: Vec<u32> = (0..5).rev().collect();
+        let run = |backend: &dyn Backend, piece: usize| {
+            let limits = Limits { max_rows: piece, max_wanted_rows: 1, pages: 5, kv_format: KvFormat::F16 };
+            let ops = [0..model.graph.nodes.len()];
+            let job = CompileJob { model: &model, ops: &ops, limits };
+            let mut compiled = backend.compile(&job).unwrap_or_else(|error| panic!("compile: {error}"));
+            let mut found = Vec::new();
+            for start in (0..count).step_by(piece) {
+                let rows = piece.min(count - start);
+                for (salt, value) in [query, key, value].into_iter().enumerate() {
+                    let width = model.graph.values[value.0 as usize].width;
+                    let out = compiled.value_mut(value, rows * width);
+                    for (at, x) in out.iter_mut().enumerate() {
+                        *x = models::noise((start * width + at) as u64 * 3 + salt as u64) * 2.0;
+                    }
+                }
+                let spans = [Span { sequence: 0, start, count: rows, wanted: 0, pages: &pages }];
+                submit(&mut *compiled, &model, &Pass { tokens: &vec![0; rows], spans: &spans }, index..index + 1);
+                let width = model.graph.values[output.0 as usize].width;
+                found.extend_from_slice(compiled.value(output, rows * width));
+            }
+            found
+        };
+        let width = model.graph.values[output.0 as usize].width;
+        let expected = run(&Reference::new(Precision::Coded), 128);
+        let whole = run(backend, 128);
+        for length in (1..=300).chain(1000..=1100) {
+            let row = (length - 1) * width..length * width;
+            let error = relative_error(&expected[row.clone()], &whole[row]);
+            assert!(error <= 1e-4, "window {window:?}: {length} keys: error {error:e}");
+        }
+        for piece in [1, 7, 64] {
+            assert!(run(backend, piece) == whole, "window {window:?}: pieces of {piece} give other bits");
+        }
+    }
+}

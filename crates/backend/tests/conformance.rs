@@ -1,0 +1,15 @@
+//! The reference must pass the suite that it defines; that also proves that the suite can run at all.
+
+use duan_backend::{Precision, Reference, conformance};
+
+#[test]
+fn the_reference_conforms() {
+    conformance::run(&Reference::new(Precision::Coded));
+}
+
+#[test]
+#[should_panic(expected = "error")]
+fn a_device_that_computes_something_else_fails() {
+    // Without the coding of activations the results differ by far more than the bound.
+    conformance::run(&Reference::new(Precision::Exact));
+}
