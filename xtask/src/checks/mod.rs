@@ -4,6 +4,7 @@ mod edges;
 mod hosts;
 mod licences;
 mod links;
+mod macros;
 mod manifests;
 mod pages;
 mod readmes;
@@ -22,6 +23,7 @@ pub(crate) const ALL: &[Check] = &[
     hosts::check,
     licences::check,
     links::check,
+    macros::check,
     manifests::check,
     pages::check,
     readmes::check,
