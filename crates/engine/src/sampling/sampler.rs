@@ -178,15 +178,12 @@ impl Sampler {
         if min_p > 0.0 {
             self.candidates.retain(|candidate| weight(candidate) >= f64::from(min_p));
         }
-        self.candidates.sort_unstable_by(better_first);
         if top_p < 1.0 {
-            let mut sum = 0.0;
-            let reaches = |candidate: &Candidate| {
-                sum += weight(candidate);
-                sum >= f64::from(top_p) * total
-            };
-            let last = self.candidates.iter().position(reaches).unwrap_or(self.candidates.len() - 1);
-            self.candidates.truncate(last + 1);
+            let enough = f64::from(top_p) * total;
+            let kept = sort_until(&mut self.candidates, enough, weight);
+            self.candidates.truncate(kept);
+        } else {
+            self.candidates.sort_unstable_by(better_first);
         }
     }
 
@@ -221,6 +218,29 @@ fn keep_best(candidates: &mut Vec<Candidate>, k: usize) -> f32 {
     let floor = last.logit;
     candidates.truncate(k);
     floor
+}
+
+/// Sorts the best candidates, and only as many as it takes until their weights reach `enough`, and returns how many these
+/// are: at least one. Most of a large vocabulary is never sorted that way.
+fn sort_until(candidates: &mut [Candidate], enough: f64, weight: impl Fn(&Candidate) -> f64) -> usize {
+    let mut sum = 0.0;
+    let mut sorted = 0;
+    while sorted < candidates.len() {
+        let rest = &mut candidates[sorted..];
+        let count = rest.len().min(sorted.max(64));
+        if count < rest.len() {
+            rest.select_nth_unstable_by(count - 1, better_first);
+        }
+        rest[..count].sort_unstable_by(better_first);
+        for (index, candidate) in rest[..count].iter().enumerate() {
+            sum += weight(candidate);
+            if sum >= enough {
+                return sorted + index + 1;
+            }
+        }
+        sorted += count;
+    }
+    sorted
 }
 
 /// The token of the largest logit, the lowest id among equals.

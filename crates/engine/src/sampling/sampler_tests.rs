@@ -186,6 +186,8 @@ proptest! {
         top.sort_unstable();
         prop_assert_eq!(top, naive_choices(&logits, &SamplingOptions { top_k, ..plain() }));
         sampler.keep_top_p_and_min_p();
+        let filters = top_k > 0 || top_p < 1.0 || min_p > 0.0;
+        prop_assert!(!filters || sampler.candidates.is_sorted_by(|a, b| better_first(a, b).is_lt()));
         let mut tokens: Vec<u32> = sampler.candidates.iter().map(|candidate| candidate.token).collect();
         tokens.sort_unstable();
         let naive = naive_choices(&logits, &options);
