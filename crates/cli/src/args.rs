@@ -210,6 +210,11 @@ pub(crate) fn threads_of_environment() -> Option<usize> {
     }
 }
 
+/// `DUAN_ISA`, where it is set and not empty: the instruction sets that the CPU may use.
+pub(crate) fn isa_of_environment() -> Option<String> {
+    std::env::var_os("DUAN_ISA").filter(|text| !text.is_empty()).map(|text| text.to_string_lossy().into_owned())
+}
+
 fn temp(text: &str) -> Result<f32, String> {
     number(text, |value| (0.0..=100.0).contains(&value), "a number from 0 to 100")
 }

@@ -3,7 +3,7 @@
 use duan::hub::{Hub, HubOptions, ModelFile, ModelName, Progress};
 use duan::{Engine, EngineOptions, Event, Phase, Plan};
 
-use crate::args::{Common, EngineArgs, threads_of_environment};
+use crate::args::{Common, EngineArgs, isa_of_environment, threads_of_environment};
 use crate::interrupt::Interrupt;
 use crate::output::progress::FetchView;
 use crate::output::units::counted;
@@ -76,6 +76,7 @@ pub(crate) fn engine_options(args: &EngineArgs, options: EngineOptions) -> Engin
         device: args.device.clone(),
         threads: args.threads.map(usize::from).or_else(threads_of_environment),
         threads_prefill: args.threads_prefill.map(usize::from),
+        isa: isa_of_environment(),
         context: args.context.map(|context| context as usize),
         warm_up: !args.no_warmup,
         ..options

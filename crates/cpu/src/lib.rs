@@ -119,9 +119,9 @@ impl Cpu {
         Isa::available().iter().map(Isa::name).collect()
     }
 
-    /// Each format with a kernel of its own, and whether it multiplies integers.
-    pub fn kernel_formats() -> Vec<(&'static str, bool)> {
-        kernels::KERNELS.iter().map(|kernel| (kernel.format, kernel.integer)).collect()
+    /// Weight formats that have kernels of their own; others run on the generic path.
+    pub fn kernel_formats() -> Vec<&'static str> {
+        kernels::KERNELS.iter().map(|kernel| kernel.format).collect()
     }
 }
 
@@ -141,9 +141,7 @@ impl Backend for Cpu {
 
     fn refusals(&self, model: &Model) -> Vec<Refusal> {
         let refused = model.graph.nodes.iter().enumerate().filter(|(_, node)| self.refuse.contains(&node.op.kind()));
-        refused
-            .map(|(op, node)| Refusal { op, reason: format!("the CPU was told to refuse {}", node.op.kind()) })
-            .collect()
+        refused.map(|(op, _)| Refusal { op, reason: "told to by the options".into() }).collect()
     }
 
     fn compile(&self, job: &CompileJob<'_>) -> Result<Box<dyn Compiled>> {

@@ -23,6 +23,46 @@ pub struct DeviceInfo {
     pub memory_available_bytes: Option<u64>,
     /// Whether it only runs what the other devices refuse, unless it is asked for.
     pub last_resort: bool,
+    /// What is known of a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<CpuInfo>,
+}
+
+/// What is known of the CPU, and what it settled on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CpuInfo {
+    /// What the processor calls itself, where the system tells.
+    pub model: Option<String>,
+    /// Processors that this process may run on.
+    pub processors: usize,
+    /// Threads while one token is computed.
+    pub threads_decode: usize,
+    /// Threads while a prompt is computed.
+    pub threads_prefill: usize,
+    /// Why decode has that many.
+    pub thread_reason: String,
+    /// The instruction set that kernels use.
+    pub isa: String,
+    /// The instruction sets that kernels exist for and this CPU has, the best last.
+    pub isas_available: Vec<String>,
+    /// Weight formats with kernels of their own.
+    pub kernel_formats: Vec<String>,
+}
+
+impl CpuInfo {
+    fn of(cpu: &Cpu) -> Self {
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        Self {
+            model: cpu.model_name().map(str::to_owned),
+            processors: cpu.allowed_processors(),
+            threads_decode: cpu.threads_decode(),
+            threads_prefill: cpu.threads_prefill(),
+            thread_reason: cpu.thread_reason().to_owned(),
+            isa: cpu.isa().to_owned(),
+            isas_available: owned(Cpu::isas_available()),
+            kernel_formats: owned(Cpu::kernel_formats()),
+        }
+    }
 }
 
 /// All devices, opened once.
@@ -48,7 +88,7 @@ impl Devices {
             threads_decode: options.threads,
             threads_prefill: options.threads_prefill,
             refuse: options.refuse.clone(),
-            ..CpuOptions::default()
+            isa: options.isa.clone(),
         })?;
         Ok(Self { cpu, reference: Reference::new(Precision::Coded), only_reference })
     }
@@ -82,6 +122,7 @@ impl Devices {
             description: device.description(),
             memory_available_bytes: device.memory_available_bytes(),
             last_resort: device.name() == REFERENCE,
+            cpu: (device.name() == CPU).then(|| CpuInfo::of(&self.cpu)),
         };
         all.into_iter().map(info).collect()
     }

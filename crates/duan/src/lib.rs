@@ -43,7 +43,7 @@ pub use duan_model::tokenizer::Tokenizer;
 pub use duan_quant as quant;
 
 pub use answer::Answer;
-pub use devices::DeviceInfo;
+pub use devices::{CpuInfo, DeviceInfo};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use options::{CompleteOptions, EngineOptions};

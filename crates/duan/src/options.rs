@@ -16,6 +16,9 @@ pub struct EngineOptions {
     pub threads: Option<usize>,
     /// Threads while a prompt is computed; `None` lets the device choose.
     pub threads_prefill: Option<usize>,
+    /// Instruction sets that the CPU may use, as `DUAN_ISA` names them (`scalar`, `avx2`, ... separated by commas);
+    /// `None` allows all.
+    pub isa: Option<String>,
     /// Positions of the context; `None` takes the model's, at most 4096.
     pub context: Option<usize>,
     /// How the KV cache keeps its numbers.
@@ -46,6 +49,7 @@ impl Default for EngineOptions {
             device: None,
             threads: None,
             threads_prefill: None,
+            isa: None,
             context,
             kv_format,
             prefill_rows: max_rows,

@@ -53,8 +53,8 @@ fn limits(kv_format: KvFormat) -> Limits {
 }
 
 fn compile(backend: &dyn Backend, model: &Model, kv_format: KvFormat) -> Box<dyn Compiled> {
-    let ops = [0..model.graph.nodes.len()];
-    let job = CompileJob { model, ops: &ops, limits: limits(kv_format) };
+    let all = 0..model.graph.nodes.len();
+    let job = CompileJob { model, ops: std::slice::from_ref(&all), limits: limits(kv_format) };
     backend.compile(&job).unwrap_or_else(|error| panic!("compile: {error}"))
 }
 
@@ -236,8 +236,8 @@ fn attention_lengths(backend: &dyn Backend) {
         let pages: Vec<u32> = (0..5).rev().collect();
         let run = |backend: &dyn Backend, piece: usize| {
             let limits = Limits { max_rows: piece, max_wanted_rows: 1, pages: 5, kv_format: KvFormat::F16 };
-            let ops = [0..model.graph.nodes.len()];
-            let job = CompileJob { model: &model, ops: &ops, limits };
+            let all = 0..model.graph.nodes.len();
+            let job = CompileJob { model: &model, ops: std::slice::from_ref(&all), limits };
             let mut compiled = backend.compile(&job).unwrap_or_else(|error| panic!("compile: {error}"));
             let mut found = Vec::new();
             for start in (0..count).step_by(piece) {

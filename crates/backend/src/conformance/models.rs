@@ -146,7 +146,7 @@ fn write(format: &'static Format, shape: &Shape) -> Vec<u8> {
     tensors.writer.to_bytes()
 }
 
-fn keys(writer: &mut GgufWriter<'_>, shape: &Shape) -> duan_model::Result<()> {
+fn keys(writer: &mut GgufWriter<'_>, shape: &Shape) -> Result<(), Box<duan_model::Error>> {
     let key = |name: &str| format!("{}.{name}", shape.family);
     writer.key("general.architecture", shape.family.to_owned())?;
     let numbers = [

@@ -61,8 +61,8 @@ pub fn logits(backend: &dyn Backend, model: &Model, tokens: &[u32], piece: usize
     // Pages in an order that is not that of the positions, so that nobody gets by without the table.
     let pages: Vec<u32> = (0..tokens.len().div_ceil(PAGE_TOKENS) as u32).rev().collect();
     let limits = Limits { max_rows: piece, max_wanted_rows: piece, pages: pages.len(), kv_format };
-    let all = [0..model.graph.nodes.len()];
-    let mut compiled = backend.compile(&CompileJob { model, ops: &all, limits }).unwrap();
+    let all = 0..model.graph.nodes.len();
+    let mut compiled = backend.compile(&CompileJob { model, ops: std::slice::from_ref(&all), limits }).unwrap();
     let mut logits = Vec::new();
     for (index, tokens) in tokens.chunks(piece).enumerate() {
         let count = tokens.len();

@@ -2,10 +2,10 @@
 
 use std::process::ExitCode;
 
-use duan::{DeviceInfo, Engine, EngineOptions};
+use duan::{CpuInfo, DeviceInfo, Engine, EngineOptions};
 use serde_json::json;
 
-use crate::args::{Common, threads_of_environment};
+use crate::args::{Common, isa_of_environment, threads_of_environment};
 use crate::output::style::on_one_line;
 use crate::output::units::ByteUnit;
 use crate::output::{Align, Table, print, print_json};
@@ -16,12 +16,17 @@ pub(crate) struct Args {}
 
 /// Prints the devices in the order of preference.
 pub(crate) fn run(_: Args, common: &Common) -> anyhow::Result<ExitCode> {
-    let options = EngineOptions { threads: threads_of_environment(), ..EngineOptions::default() };
+    let (threads, isa) = (threads_of_environment(), isa_of_environment());
+    let options = EngineOptions { threads, isa, ..EngineOptions::default() };
     let devices = Engine::new(options)?.devices();
     if common.json {
         print_json(&json!({ "devices": devices }))?;
     } else {
         print(&table(&devices).text())?;
+        for cpu in devices.iter().filter_map(|device| device.cpu.as_ref()) {
+            print("\n")?;
+            print(&facts(cpu).text())?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -35,5 +40,23 @@ fn table(devices: &[DeviceInfo]) -> Table {
         let last = if device.last_resort { " (last resort: runs what the others refuse)" } else { "" };
         table.row([device.name.clone(), memory, on_one_line(&device.description) + last]);
     }
+    table
+}
+
+/// What the CPU settled on, and why.
+fn facts(cpu: &CpuInfo) -> Table {
+    let mut table = Table::new(&[("CPU", Align::Left), ("", Align::Left)]);
+    let threads = if cpu.threads_prefill == cpu.threads_decode {
+        cpu.threads_decode.to_string()
+    } else {
+        format!("{} for decode, {} for prefill", cpu.threads_decode, cpu.threads_prefill)
+    };
+    let model = cpu.model.as_deref().map_or("not readable".to_owned(), on_one_line);
+    let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
+    row("processor", model);
+    row("processors usable", cpu.processors.to_string());
+    row("threads", format!("{threads}: {}", cpu.thread_reason));
+    row("instruction sets", format!("{} used; {} found", cpu.isa, cpu.isas_available.join(", ")));
+    row("formats with kernels", cpu.kernel_formats.join(", "));
     table
 }
