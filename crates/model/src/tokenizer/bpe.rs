@@ -136,27 +136,36 @@ impl Merges {
     /// From the file's list, best merge first, each "LEFT RIGHT". Also gives the number of merges that were left out because
     /// one of their three tokens is missing or no text.
     pub(super) fn new(list: &StringArray, vocabulary: &Vocabulary, spelling: Spelling) -> (Merges, usize) {
-        let mut parser = MergeParser { vocabulary, spelling, left: Vec::new(), right: Vec::new() };
+        let mut parser = MergeParser { vocabulary, spelling, left: Vec::new(), right: Vec::new(), next: 0 };
         let mut merges = Vec::with_capacity(list.len());
         for (rank, merge) in list.iter().enumerate() {
             if let Some((left, right, joined)) = parser.parse(merge) {
-                merges.push((u64::from(left) << 32 | u64::from(right), rank as u32, joined));
+                merges.push((left, Entry { right, rank: rank as u32, joined }));
             }
         }
         let left_out = list.len() - merges.len();
-        // Of equal pairs the best rank comes first and stays.
-        merges.sort_unstable_by_key(|&(pair, rank, _)| (pair, rank));
-        merges.dedup_by_key(|merge| merge.0);
-        let mut starts = vec![0u32; vocabulary.len() + 1];
-        for merge in &merges {
-            starts[(merge.0 >> 32) as usize + 1] += 1;
+        (Merges::sorted(&merges, vocabulary.len()), left_out)
+    }
+
+    /// Sorts entries by their left token, counting, and then the few of each by their right one.
+    fn sorted(merges: &[(u32, Entry)], tokens: usize) -> Merges {
+        let mut starts = vec![0u32; tokens + 1];
+        for (left, _) in merges {
+            starts[*left as usize + 1] += 1;
         }
         for index in 1..starts.len() {
             starts[index] += starts[index - 1];
         }
-        let entries =
-            merges.into_iter().map(|(pair, rank, joined)| Entry { right: pair as u32, rank, joined }).collect();
-        (Merges { starts, entries }, left_out)
+        let mut next = starts.clone();
+        let mut entries = vec![Entry { right: 0, rank: 0, joined: 0 }; merges.len()];
+        for (left, entry) in merges {
+            entries[next[*left as usize] as usize] = *entry;
+            next[*left as usize] += 1;
+        }
+        for range in starts.windows(2) {
+            entries[range[0] as usize..range[1] as usize].sort_unstable_by_key(|entry| (entry.right, entry.rank));
+        }
+        Merges { starts, entries }
     }
 
     fn join(&self, left: &Symbol, right: &Symbol) -> Option<Join> {
@@ -165,8 +174,10 @@ impl Merges {
         }
         let range = self.starts[left.token as usize] as usize..self.starts[left.token as usize + 1] as usize;
         let candidates = &self.entries[range];
-        let found = candidates.binary_search_by_key(&right.token, |entry| entry.right).ok()?;
-        Some((candidates[found].rank, candidates[found].joined))
+        // Of equal pairs the first one counts, which has the best rank.
+        let first = candidates.partition_point(|entry| entry.right < right.token);
+        let entry = candidates.get(first).filter(|entry| entry.right == right.token)?;
+        Some((entry.rank, entry.joined))
     }
 }
 
@@ -176,6 +187,8 @@ struct MergeParser<'v> {
     spelling: Spelling,
     left: Vec<u8>,
     right: Vec<u8>,
+    /// Vocabularies list what merges make in the order of the merges, so this token is most likely the next one made.
+    next: u32,
 }
 
 impl MergeParser<'_> {
@@ -203,7 +216,8 @@ impl MergeParser<'_> {
         }
         let (left_id, right_id) = (self.vocabulary.find(&self.left)?, self.vocabulary.find(&self.right)?);
         self.left.extend_from_slice(&self.right);
-        let joined = self.vocabulary.find(&self.left)?;
+        let joined = self.vocabulary.find_near(&self.left, self.next)?;
+        self.next = joined + 1;
         Some((left_id, right_id, joined))
     }
 }

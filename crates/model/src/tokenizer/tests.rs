@@ -136,6 +136,13 @@ fn merges_come_in_the_order_of_the_list() {
 }
 
 #[test]
+fn of_equal_merges_the_first_counts() {
+    let mut recipe = Recipe::byte_level(Some("gpt-2"), &["a b", "b c"]);
+    recipe.merges.push("a b".to_owned());
+    assert_eq!(recipe.build().encode("abc"), [256, u32::from(b'c')]);
+}
+
+#[test]
 fn text_never_becomes_a_control_token() {
     let tokenizer = chat_recipe().build();
     assert_eq!(tokenizer.encode("<|im_end|>"), bytes("<|im_end|>"));
