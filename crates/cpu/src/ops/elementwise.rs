@@ -17,8 +17,8 @@ impl Task for GatedAct<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         match self.activation {
-            ActivationFunction::Silu => zip(self.gate, self.up, |x, y| s.mul(silu(s, x), y), s),
-            ActivationFunction::GeluTanh => zip(self.gate, self.up, |x, y| s.mul(gelu_tanh(s, x), y), s),
+            ActivationFunction::Silu => zip::<S, SiluTimes>(s, self.gate, self.up),
+            ActivationFunction::GeluTanh => zip::<S, GeluTimes>(s, self.gate, self.up),
         }
     }
 }
@@ -34,7 +34,7 @@ impl Task for Add<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        zip(self.target, self.addend, |x, y| s.add(x, y), s);
+        zip::<S, Plus>(s, self.target, self.addend);
     }
 }
 
@@ -50,33 +50,65 @@ impl Task for Softcap<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let (cap, inverse) = (s.splat(self.cap), s.splat(1.0 / self.cap));
-        let capped = |x| s.mul(cap, tanh(s, s.mul(x, inverse)));
         let (whole, tail) = self.values.as_chunks_mut::<LANES>();
         for x in whole {
-            s.store(capped(s.load(x)), x);
+            s.store(s.mul(cap, tanh(s, s.mul(s.load(x), inverse))), x);
         }
         if !tail.is_empty() {
             let mut last = [0.0; LANES];
             last[..tail.len()].copy_from_slice(tail);
-            s.store(capped(s.load(&last)), &mut last);
+            s.store(s.mul(cap, tanh(s, s.mul(s.load(&last), inverse))), &mut last);
             tail.copy_from_slice(&last[..tail.len()]);
         }
     }
 }
 
+/// A function of two numbers. A trait and not a closure, since closures do not take part in the instruction set of the
+/// function that they end up in unless the compiler happens to inline them.
+trait Binary {
+    fn apply<S: Simd>(s: S, x: S::F, y: S::F) -> S::F;
+}
+
+struct SiluTimes;
+
+impl Binary for SiluTimes {
+    #[inline(always)]
+    fn apply<S: Simd>(s: S, x: S::F, y: S::F) -> S::F {
+        s.mul(silu(s, x), y)
+    }
+}
+
+struct GeluTimes;
+
+impl Binary for GeluTimes {
+    #[inline(always)]
+    fn apply<S: Simd>(s: S, x: S::F, y: S::F) -> S::F {
+        s.mul(gelu_tanh(s, x), y)
+    }
+}
+
+struct Plus;
+
+impl Binary for Plus {
+    #[inline(always)]
+    fn apply<S: Simd>(s: S, x: S::F, y: S::F) -> S::F {
+        s.add(x, y)
+    }
+}
+
 /// `x = f(x, y)`; the tail goes through a padded vector, so that every number gets the same arithmetic.
 #[inline(always)]
-fn zip<S: Simd>(x: &mut [f32], y: &[f32], f: impl Fn(S::F, S::F) -> S::F, s: S) {
+fn zip<S: Simd, B: Binary>(s: S, x: &mut [f32], y: &[f32]) {
     let (whole, tail) = x.as_chunks_mut::<LANES>();
     let (whole_y, tail_y) = y.as_chunks::<LANES>();
     for (x, y) in whole.iter_mut().zip(whole_y) {
-        s.store(f(s.load(x), s.load(y)), x);
+        s.store(B::apply(s, s.load(x), s.load(y)), x);
     }
     if !tail.is_empty() {
         let (mut last, mut last_y) = ([0.0; LANES], [0.0; LANES]);
         last[..tail.len()].copy_from_slice(tail);
         last_y[..tail.len()].copy_from_slice(&tail_y[..tail.len()]);
-        s.store(f(s.load(&last), s.load(&last_y)), &mut last);
+        s.store(B::apply(s, s.load(&last), s.load(&last_y)), &mut last);
         tail.copy_from_slice(&last[..tail.len()]);
     }
 }

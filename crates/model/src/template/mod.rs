@@ -39,6 +39,9 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+use std::sync::mpsc;
+use std::time::Duration;
+
 use jiff::ZonedDateTime;
 use minijinja::{Environment, ErrorKind};
 
@@ -106,6 +109,9 @@ const FUEL_PER_MESSAGE: u64 = 2_000;
 const STACK_BYTES: usize = 16 << 20;
 /// See [`STACK_BYTES`].
 const STACK_BYTES_PER_FUEL: usize = 512;
+
+/// How long one rendering may take. Templates take milliseconds, also on slow devices.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The chat template of a model.
 #[derive(Debug)]
@@ -265,17 +271,32 @@ impl ChatTemplate {
 
 type Rendered = std::result::Result<String, minijinja::Error>;
 
-/// Renders on a stack that is large enough for whatever `fuel` can build.
+/// Renders on a stack that is large enough for whatever `fuel` can build, for at most [`DEADLINE`].
+///
+/// Fuel counts steps, and single steps of a hostile template (comparing a list that contains itself twice, thirty times over)
+/// can take for ever. Such a thread cannot be stopped; it is given up, and ends with the program.
 fn run(mut environment: Environment<'static>, context: &Context, fuel: u64) -> Rendered {
     environment.set_fuel(Some(fuel));
-    let render = || environment.get_template(TEMPLATE)?.render(context.value.clone());
+    let value = context.value.clone();
+    let (send, receive) = mpsc::sync_channel(1);
+    let render = move || {
+        let rendered = environment.get_template(TEMPLATE).and_then(|template| template.render(value));
+        // Nobody listens any more when the deadline is over.
+        let _ = send.send(rendered);
+    };
     let stack_bytes = usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(STACK_BYTES_PER_FUEL);
     let builder = std::thread::Builder::new().stack_size(stack_bytes.saturating_add(STACK_BYTES));
-    let failed = |message: String| minijinja::Error::new(ErrorKind::InvalidOperation, message);
-    std::thread::scope(|scope| match builder.spawn_scoped(scope, render) {
-        Ok(thread) => thread.join().unwrap_or_else(|_| Err(failed("the template engine panicked".to_owned()))),
-        Err(error) => Err(failed(format!("no stack of {stack_bytes} bytes for the template: {error}"))),
-    })
+    let failed = |message: String| Err(minijinja::Error::new(ErrorKind::InvalidOperation, message));
+    if let Err(error) = builder.spawn(render) {
+        return failed(format!("no stack of {stack_bytes} bytes for the template: {error}"));
+    }
+    match receive.recv_timeout(DEADLINE) {
+        Ok(rendered) => rendered,
+        Err(mpsc::RecvTimeoutError::Disconnected) => failed("the template engine panicked".to_owned()),
+        Err(mpsc::RecvTimeoutError::Timeout) => {
+            failed(format!("the template was still running after {} s and was given up", DEADLINE.as_secs()))
+        }
+    }
 }
 
 /// Whether the parts together are `text`.

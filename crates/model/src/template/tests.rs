@@ -221,6 +221,9 @@ fn endless_and_huge_renders_are_stopped() {
         "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [[[[[[[[[[ns.x]]]]]]]]]] %}{% endfor %}",
         "{% set ns = namespace(x=[]) %}{% for i in range(99999) %}{% set ns.x = [ns.x] %}{% endfor %}{{ ns.x | tojson }}",
         "{{ messages | tojson(indent=100000000) }}",
+        // One step of the template engine that would take years; no fuel counts it.
+        "{% set ns = namespace(x=[], y=[]) %}{% for i in range(60) %}\
+         {% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
     ] {
         let error = template(source).render(&[Message::user("x")], &RenderOptions::default()).unwrap_err();
         assert!(matches!(error, Error::Template { .. }), "{source}: {error}");
