@@ -71,7 +71,10 @@ fn paths<'a>(tree: &'a Tree, line: &'a str) -> impl Iterator<Item = &'a str> {
     line.split('`').skip(1).step_by(2).filter(|code| {
         let is_plain = code.chars().all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
         let root = code.split_once('/').map(|(root, _)| root);
-        is_plain && root.is_some_and(|root| !root.starts_with('.') && tree.has(root) && tree.text(root).is_none())
+        is_plain
+            && root.is_some_and(|root| {
+                !root.is_empty() && !root.starts_with('.') && tree.has(root) && tree.text(root).is_none()
+            })
     })
 }
 
@@ -104,7 +107,7 @@ mod tests {
 
     #[test]
     fn paths_in_code_are_there_and_other_code_is_left_alone() {
-        assert_eq!(found("A.md", "`src/x/main.rs` `src/x` `tg/pp` `src/*/main.rs` `a` `src/out`"), [""; 0]);
+        assert_eq!(found("A.md", "`src/x/main.rs` `src/x` `tg/pp` `src/*/main.rs` `a` `src/out` `/help`"), [""; 0]);
         assert_eq!(found("A.md", "see `src/main.rs`"), ["1: `src/main.rs` is not there"]);
         assert_eq!(found("A.md", "```\n[a](gone) `src/gone`\n```\n`src/gone`"), ["4: `src/gone` is not there"]);
     }
