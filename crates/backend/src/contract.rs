@@ -12,10 +12,15 @@ use crate::pass::{PageId, Pass};
 /// How the KV cache keeps its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KvFormat {
-    /// Half floats: two bytes a number.
+    /// Half floats: two bytes a number. What is beyond them is kept as the largest of its sign, 65504.
     F16,
     /// Floats: for comparisons with oracles.
     F32,
+}
+
+/// The half float that the KV cache keeps for `x`: rounded to nearest even, held at 65504, NaN stays.
+pub fn kv_f16(x: f32) -> f16 {
+    f16::from_f32(x.clamp(-65504.0, 65504.0))
 }
 
 impl KvFormat {

@@ -16,7 +16,7 @@ mod error;
 mod pass;
 mod reference;
 
-pub use contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse, Refusal};
+pub use contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse, Refusal, kv_f16};
 pub use error::{Error, Result};
 pub use pass::{PAGE_TOKENS, PageId, Pass, Span};
 pub use reference::{Precision, Reference};

@@ -82,9 +82,70 @@ impl<'a> Pass<'a> {
                 return wrong(format!("page {page} of {}", limits.pages));
             }
         }
+        if let Some(page) = self.page_written_twice() {
+            return wrong(format!("page {page} would be written twice in one pass"));
+        }
         if self.wanted_rows() > limits.max_wanted_rows {
             return wrong(format!("{} rows of results wanted, limit {}", self.wanted_rows(), limits.max_wanted_rows));
         }
         Ok(())
+    }
+
+    /// The pages that this pass writes, with repetitions.
+    fn pages_written(&self) -> impl Iterator<Item = PageId> + Clone + 'a {
+        let written = self.spans.iter().filter(|span| span.count > 0);
+        written.flat_map(|span| {
+            span.pages[span.start / PAGE_TOKENS..(span.start + span.count).div_ceil(PAGE_TOKENS)].iter().copied()
+        })
+    }
+
+    /// A page that two places of a span, or two spans, would write: workers rely on there being none.
+    fn page_written_twice(&self) -> Option<PageId> {
+        let mut pages = self.pages_written();
+        while let Some(page) = pages.next() {
+            if pages.clone().any(|other| other == page) {
+                return Some(page);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::KvFormat;
+
+    fn check(tokens: &[u32], spans: &[Span<'_>]) -> Result<()> {
+        let limits = Limits { max_rows: 600, max_wanted_rows: 2, pages: 8, kv_format: KvFormat::F16 };
+        Pass { tokens, spans }.check("test", &limits, 10)
+    }
+
+    fn span(start: usize, count: usize, wanted: usize, pages: &[PageId]) -> Span<'_> {
+        Span { sequence: 0, start, count, wanted, pages }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        let tokens = vec![1; 300];
+        assert!(check(&tokens, &[span(0, 300, 1, &[3, 4])]).is_ok());
+        assert!(check(&tokens, &[span(0, 299, 1, &[3, 4])]).is_err(), "counts do not add up");
+        assert!(check(&tokens, &[span(0, 300, 301, &[3, 4])]).is_err(), "more wanted than there are");
+        assert!(check(&tokens, &[span(0, 300, 3, &[3, 4])]).is_err(), "more wanted than the limit");
+        assert!(check(&tokens, &[span(0, 300, 1, &[3])]).is_err(), "beyond the pages");
+        assert!(check(&tokens, &[span(usize::MAX, 300, 1, &[3])]).is_err(), "positions that wrap");
+        assert!(check(&tokens, &[span(0, 300, 1, &[3, 8])]).is_err(), "a page that is not there");
+        assert!(check(&[10], &[span(0, 1, 1, &[0])]).is_err(), "a token that is not there");
+        assert!(check(&[], &[]).is_err(), "nothing");
+    }
+
+    #[test]
+    fn no_page_is_written_twice() {
+        let tokens = vec![1; 300];
+        assert!(check(&tokens, &[span(0, 300, 1, &[3, 3])]).is_err(), "by one span");
+        let two = |a, b| check(&tokens[..20], &[a, b]);
+        assert!(two(span(0, 10, 1, &[3]), span(0, 10, 1, &[3])).is_err(), "by two spans");
+        // A shared page that both only read is what forks are for.
+        assert!(two(span(256, 10, 1, &[3, 4]), span(256, 10, 1, &[3, 5])).is_ok());
     }
 }

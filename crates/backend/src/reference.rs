@@ -12,7 +12,7 @@ use duan_model::weights::VectorId;
 use duan_quant::{Activation, activation};
 use half::f16;
 
-use crate::contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse, Refusal};
+use crate::contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse, Refusal, kv_f16};
 use crate::error::Result;
 use crate::pass::{PAGE_TOKENS, PageId, Pass};
 
@@ -148,8 +148,7 @@ impl Compiled for Interpreter {
     fn read_kv(&self, cache: usize, page: PageId, positions: Range<usize>, keys: &mut [f16], values: &mut [f16]) {
         let cache = &self.caches[cache];
         let slots = slot_range(page, positions);
-        let narrow =
-            |from: &[f32], to: &mut [f16]| to.iter_mut().zip(from).for_each(|(to, from)| *to = f16::from_f32(*from));
+        let narrow = |from: &[f32], to: &mut [f16]| to.iter_mut().zip(from).for_each(|(to, from)| *to = kv_f16(*from));
         narrow(&cache.keys[scaled(&slots, cache.key_width)], keys);
         narrow(&cache.values[scaled(&slots, cache.value_width)], values);
     }
@@ -333,7 +332,7 @@ impl Interpreter {
     /// Stores one row's keys and values in the cache, as the KV format can hold them.
     fn store(&mut self, cache: usize, slot: usize, key: ValueId, value: ValueId, row: usize) {
         let kept = |x: f32| match self.limits.kv_format {
-            KvFormat::F16 => f16::from_f32(x).to_f32(),
+            KvFormat::F16 => kv_f16(x).to_f32(),
             KvFormat::F32 => x,
         };
         let Cache { key_width, value_width, .. } = self.caches[cache];

@@ -86,8 +86,7 @@ impl CpuModel {
             kernel: kernels::Scratch::new(widest),
             attention: attention::Scratch::new(key_dim, value_dim),
         };
-        let pool =
-            Pool::new(workers, |_| ()).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
+        let pool = Pool::new(workers).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
         let mut used_matrices: Vec<MatrixId> = used.iter().flat_map(|op| matrices_of(op)).collect();
         used_matrices.sort_by_key(|id| id.0);
         used_matrices.dedup();
@@ -158,7 +157,6 @@ impl Compiled for CpuModel {
     }
 
     fn write_kv(&mut self, cache: usize, page: PageId, positions: Range<usize>, keys: &[f16], values: &[f16]) {
-        assert!(positions.end <= PAGE_TOKENS, "positions {positions:?} of a page of {PAGE_TOKENS}");
         let cache = self.caches[cache].as_mut().expect("the graph's attention runs on this device");
         cache.write(page, positions, keys, values);
     }

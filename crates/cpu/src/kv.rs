@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use duan_backend::{KvFormat, PAGE_TOKENS, PageId};
+use duan_backend::{KvFormat, PAGE_TOKENS, PageId, kv_f16};
 use duan_model::graph::CacheConfig;
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
@@ -73,7 +73,7 @@ impl Numbers {
     fn read(&self, range: Range<usize>, to: &mut [f16]) {
         match self {
             Self::F16(bits) => to.copy_from_slice(bits[range].reinterpret_cast()),
-            Self::F32(floats) => to.iter_mut().zip(&floats[range]).for_each(|(to, &x)| *to = f16::from_f32(x)),
+            Self::F32(floats) => to.iter_mut().zip(&floats[range]).for_each(|(to, &x)| *to = kv_f16(x)),
         }
     }
 
@@ -173,6 +173,7 @@ impl Cache {
 
     /// See [`duan_backend::Compiled::read_kv`].
     pub(crate) fn read(&self, page: PageId, positions: Range<usize>, keys: &mut [f16], values: &mut [f16]) {
+        assert!(positions.end <= PAGE_TOKENS, "positions {positions:?} of a page of {PAGE_TOKENS}");
         for (at, canonical) in places(page, positions.clone(), self.config.kv_heads, self.config.key_dim) {
             self.keys.read(at, &mut keys[canonical]);
         }
@@ -183,6 +184,7 @@ impl Cache {
 
     /// See [`duan_backend::Compiled::write_kv`].
     pub(crate) fn write(&mut self, page: PageId, positions: Range<usize>, keys: &[f16], values: &[f16]) {
+        assert!(positions.end <= PAGE_TOKENS, "positions {positions:?} of a page of {PAGE_TOKENS}");
         for (at, canonical) in places(page, positions.clone(), self.config.kv_heads, self.config.key_dim) {
             self.keys.write(at, &keys[canonical]);
         }

@@ -1,43 +1,45 @@
 //! The worker threads: work is cut into pieces, and whoever is free takes the next.
 //!
-//! Workers spin for a moment after each piece of work, since the next op usually follows within microseconds, then sleep.
-//! The caller works too, so a pool of one has no threads at all.
+//! Workers spin for a moment after each job, since the next op usually follows within microseconds, then sleep.
+//! The caller works too, so a pool of one has no threads at all. Running a job takes no lock and allocates nothing.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Turns of the spin loop before a worker gives its core away: some tens of microseconds.
+/// Turns of the spin loop before a worker sleeps and the caller yields: tens of microseconds.
 const SPINS: u32 = 2_000;
 
-/// What the workers run: `(piece, worker)`.
-type Work<'a> = &'a (dyn Fn(usize, usize) + Sync);
-
-/// Work as the workers see it, with its borrow hidden; see [`Pool::run`].
-#[derive(Clone, Copy)]
-struct Job {
-    work: *const (dyn Fn(usize, usize) + Sync),
+/// One call of [`Pool::run`], on the caller's stack.
+struct Job<'a> {
+    /// `(piece, worker)`.
+    work: &'a (dyn Fn(usize, usize) + Sync),
     pieces: usize,
-    workers: usize,
+    /// The next piece that nobody took.
+    next: AtomicUsize,
+    /// The first panic of a piece.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
-// SAFETY: the pointer is only followed between the start and the end of `Pool::run`, which holds the borrow; the work is `Sync`.
-unsafe impl Send for Job {}
-
+/// What the workers share.
 struct State {
-    /// Counts jobs; a worker that sees a new number has a new job.
-    generation: AtomicU64,
-    /// The next piece that nobody took.
-    next_piece: AtomicUsize,
-    /// Workers that have not finished the current job.
+    /// The number of the current job, and in the low bits how many workers it has. A worker whose number is not below
+    /// that does not look at the job.
+    ticket: AtomicU64,
+    /// The current job; valid for its workers from the change of `ticket` until they have left `busy`.
+    job: AtomicPtr<Job<'static>>,
+    /// Workers of the current job, without the caller, that have not finished.
     busy: AtomicUsize,
-    job: Mutex<Option<Job>>,
-    wake: Condvar,
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Which workers sleep, or are about to.
+    asleep: Vec<AtomicBool>,
     stop: AtomicBool,
 }
+
+/// Low bits of a ticket: the count of workers.
+const WORKER_BITS: u32 = 16;
 
 /// A pool of worker threads that live as long as it does.
 pub(crate) struct Pool {
@@ -45,34 +47,25 @@ pub(crate) struct Pool {
     threads: Vec<JoinHandle<()>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing under these locks can be left half done, so a panic elsewhere does not spoil them.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Pool {
-    /// A pool of `workers`, the caller included; `prepare` runs first in each new thread with its number.
+    /// A pool of `workers`, the caller included.
     ///
     /// # Errors
     /// When the system gives no more threads.
-    pub(crate) fn new(workers: usize, prepare: impl Fn(usize) + Send + Clone + 'static) -> std::io::Result<Self> {
+    pub(crate) fn new(workers: usize) -> std::io::Result<Self> {
+        assert!(workers < 1 << WORKER_BITS, "{workers} workers");
         let state = Arc::new(State {
-            generation: AtomicU64::new(0),
-            next_piece: AtomicUsize::new(0),
+            ticket: AtomicU64::new(0),
+            job: AtomicPtr::new(ptr::null_mut()),
             busy: AtomicUsize::new(0),
-            job: Mutex::new(None),
-            wake: Condvar::new(),
-            panic: Mutex::new(None),
+            asleep: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stop: AtomicBool::new(false),
         });
         let mut pool = Self { state, threads: Vec::new() };
         for worker in 1..workers {
-            let (state, prepare) = (pool.state.clone(), prepare.clone());
-            let body = move || {
-                prepare(worker);
-                state.work(worker);
-            };
-            pool.threads.push(std::thread::Builder::new().name(format!("duan-{worker}")).spawn(body)?);
+            let state = pool.state.clone();
+            let builder = std::thread::Builder::new().name(format!("duan-{worker}"));
+            pool.threads.push(builder.spawn(move || state.work(worker))?);
         }
         Ok(pool)
     }
@@ -84,47 +77,69 @@ impl Pool {
 
     /// Runs `work(piece, worker)` for every piece in `0..pieces` on at most `workers` of the workers, and returns when all
     /// are done. A panic in a piece is resumed here.
-    pub(crate) fn run(&mut self, pieces: usize, workers: usize, work: Work<'_>) {
+    pub(crate) fn run(&mut self, pieces: usize, workers: usize, work: &(dyn Fn(usize, usize) + Sync)) {
         let workers = workers.min(self.workers()).min(pieces);
         if workers <= 1 {
             (0..pieces).for_each(|piece| work(piece, 0));
             return;
         }
+        let job = Job { work, pieces, next: AtomicUsize::new(0), panic: Mutex::new(None) };
         let state = &*self.state;
-        state.next_piece.store(0, Ordering::Relaxed);
-        state.busy.store(self.threads.len(), Ordering::Relaxed);
-        // SAFETY: only the lifetime changes. The borrow outlives every use: workers follow the pointer before
-        // they count themselves out of `busy`, and this function does not return or unwind before `busy` is 0.
-        let work: Work<'static> = unsafe { std::mem::transmute::<Work<'_>, Work<'static>>(work) };
-        {
-            let mut job = lock(&state.job);
-            *job = Some(Job { work, pieces, workers });
-            state.generation.fetch_add(1, Ordering::Release);
-        }
-        state.wake.notify_all();
-        state.take_pieces(Job { work, pieces, workers }, 0);
+        state.busy.store(workers - 1, Ordering::Relaxed);
+        // The lifetimes are hidden here and found again in `State::work`: this function neither returns nor unwinds before
+        // every worker that may look at the job has left `busy`.
+        state.job.store(ptr::from_ref(&job).cast_mut().cast(), Ordering::Relaxed);
+        self.publish(workers);
+        job.take_pieces(0);
         let mut spins = 0u32;
         while state.busy.load(Ordering::Acquire) > 0 {
             spins += 1;
             if spins < SPINS { std::hint::spin_loop() } else { std::thread::yield_now() }
         }
-        if let Some(panic) = lock(&state.panic).take() {
+        if let Some(panic) = job.panic.into_inner().unwrap_or_else(PoisonError::into_inner) {
             resume_unwind(panic);
+        }
+    }
+
+    /// Changes the ticket, and wakes those of its workers that sleep.
+    fn publish(&self, workers: usize) {
+        let state = &*self.state;
+        let number = (state.ticket.load(Ordering::Relaxed) >> WORKER_BITS).wrapping_add(1);
+        state.ticket.store(number << WORKER_BITS | workers as u64, Ordering::SeqCst);
+        for (thread, asleep) in self.threads.iter().zip(&state.asleep[1..]).take(workers - 1) {
+            // Either this sees that the worker sleeps, or the worker sees the new ticket before it does.
+            if asleep.load(Ordering::SeqCst) {
+                thread.thread().unpark();
+            }
         }
     }
 }
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        {
-            let _job = lock(&self.state.job);
-            self.state.stop.store(true, Ordering::Release);
-            self.state.generation.fetch_add(1, Ordering::Release);
-        }
-        self.state.wake.notify_all();
+        self.state.stop.store(true, Ordering::SeqCst);
         for thread in self.threads.drain(..) {
-            // A worker's panics are caught piece by piece, so joining can only fail after one in `prepare`.
+            thread.thread().unpark();
+            // The panics of pieces are caught, so a worker ends only as it should.
             let _ = thread.join();
+        }
+    }
+}
+
+impl Job<'_> {
+    fn take_pieces(&self, worker: usize) {
+        let all = AssertUnwindSafe(|| {
+            loop {
+                let piece = self.next.fetch_add(1, Ordering::Relaxed);
+                if piece >= self.pieces {
+                    break;
+                }
+                (self.work)(piece, worker);
+            }
+        });
+        if let Err(panic) = catch_unwind(all) {
+            self.next.store(self.pieces, Ordering::Relaxed);
+            self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
         }
     }
 }
@@ -133,53 +148,39 @@ impl State {
     /// A worker's life.
     fn work(&self, worker: usize) {
         let mut seen = 0;
-        loop {
-            seen = self.wait_for_job(seen);
-            if self.stop.load(Ordering::Acquire) {
-                return;
+        while let Some(ticket) = self.next_ticket(seen, worker) {
+            seen = ticket;
+            if worker < (ticket & ((1 << WORKER_BITS) - 1)) as usize {
+                // SAFETY: this worker belongs to the job of this ticket, so `Pool::run` keeps the job alive until the worker
+                // leaves `busy`, and stores no other job before.
+                let job = unsafe { &*self.job.load(Ordering::Relaxed) };
+                job.take_pieces(worker);
+                self.busy.fetch_sub(1, Ordering::Release);
             }
-            let job = *lock(&self.job);
-            if let Some(job) = job.filter(|job| worker < job.workers) {
-                self.take_pieces(job, worker);
-            }
-            self.busy.fetch_sub(1, Ordering::Release);
         }
     }
 
-    /// Spins, then sleeps, until the generation is not `seen`; returns the new one.
-    fn wait_for_job(&self, seen: u64) -> u64 {
-        for _ in 0..SPINS {
-            let generation = self.generation.load(Ordering::Acquire);
-            if generation != seen {
-                return generation;
-            }
-            std::hint::spin_loop();
-        }
-        let mut job = lock(&self.job);
+    /// Spins, then sleeps, until the ticket is not `seen`; nothing when the pool ends.
+    fn next_ticket(&self, seen: u64, worker: usize) -> Option<u64> {
+        let mut spins = 0u32;
         loop {
-            let generation = self.generation.load(Ordering::Acquire);
-            if generation != seen {
-                return generation;
+            let ticket = self.ticket.load(Ordering::SeqCst);
+            if self.stop.load(Ordering::SeqCst) {
+                return None;
             }
-            job = self.wake.wait(job).unwrap_or_else(PoisonError::into_inner);
-        }
-    }
-
-    fn take_pieces(&self, job: Job, worker: usize) {
-        // SAFETY: `Pool::run` holds the borrow until every worker has counted itself out of `busy`.
-        let work = unsafe { &*job.work };
-        let all = AssertUnwindSafe(|| {
-            loop {
-                let piece = self.next_piece.fetch_add(1, Ordering::Relaxed);
-                if piece >= job.pieces {
-                    break;
-                }
-                work(piece, worker);
+            if ticket != seen {
+                self.asleep[worker].store(false, Ordering::Relaxed);
+                return Some(ticket);
             }
-        });
-        if let Err(panic) = catch_unwind(all) {
-            self.next_piece.store(job.pieces, Ordering::Relaxed);
-            lock(&self.panic).get_or_insert(panic);
+            spins = spins.saturating_add(1);
+            if spins < SPINS {
+                std::hint::spin_loop();
+            } else if spins == SPINS {
+                // Once more around the loop before sleeping: a ticket may have come before this was visible.
+                self.asleep[worker].store(true, Ordering::SeqCst);
+            } else {
+                std::thread::park();
+            }
         }
     }
 }
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn every_piece_runs_once() {
         for workers in 1..=4 {
-            let mut pool = Pool::new(workers, |_| ()).unwrap();
+            let mut pool = Pool::new(workers).unwrap();
             for pieces in [0, 1, 2, 7, 1000] {
                 let counts: Vec<AtomicUsize> = (0..pieces).map(|_| AtomicUsize::new(0)).collect();
                 pool.run(pieces, workers, &|piece, worker| {
@@ -205,14 +206,23 @@ mod tests {
 
     #[test]
     fn fewer_workers_may_be_asked_for() {
-        let mut pool = Pool::new(3, |_| ()).unwrap();
+        let mut pool = Pool::new(3).unwrap();
         pool.run(500, 2, &|_, worker| assert!(worker < 2));
         pool.run(500, 1, &|_, worker| assert_eq!(worker, 0));
+        for round in 0..2000 {
+            let workers = 1 + round % 3;
+            let count = AtomicUsize::new(0);
+            pool.run(5, workers, &|_, worker| {
+                assert!(worker < workers);
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!(count.into_inner(), 5);
+        }
     }
 
     #[test]
     fn sleeping_workers_wake_up() {
-        let mut pool = Pool::new(2, |_| ()).unwrap();
+        let mut pool = Pool::new(2).unwrap();
         let count = AtomicUsize::new(0);
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -225,7 +235,7 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
-        let mut pool = Pool::new(2, |_| ()).unwrap();
+        let mut pool = Pool::new(2).unwrap();
         let result = catch_unwind(AssertUnwindSafe(|| {
             pool.run(100, 2, &|piece, _| assert_ne!(piece, 57, "piece 57"));
         }));

@@ -5,7 +5,6 @@
 //! pass has tokens, or as it has wanted rows after [`Op::SelectRows`].
 
 use std::fmt;
-use std::ops::Range;
 
 use crate::config::{ActivationFunction, AttentionConfig, LayerConfig, ModelConfig};
 use crate::error::Result;
@@ -267,37 +266,6 @@ pub struct Graph {
     pub caches: Vec<CacheConfig>,
     /// Where the logits of the wanted rows end up [wanted rows, vocab_size].
     pub logits: ValueId,
-}
-
-impl Graph {
-    /// The values that `range` leaves behind for ops after it: written before its end, read after it
-    /// before they are written again.
-    pub fn live_after(&self, end: usize) -> Vec<ValueId> {
-        let mut live = Vec::new();
-        for index in 0..self.values.len() {
-            let value = ValueId(index as u32);
-            let written = self.nodes[..end].iter().any(|node| node.op.writes().contains(&value));
-            let next = self.nodes[end..]
-                .iter()
-                .find(|node| node.op.reads().contains(&value) || node.op.writes().contains(&value));
-            let read_next = match next {
-                Some(node) => node.op.reads().contains(&value),
-                None => value == self.logits,
-            };
-            if written && read_next {
-                live.push(value);
-            }
-        }
-        live
-    }
-
-    /// The ops of one layer.
-    pub fn layer_range(&self, layer: usize) -> Range<usize> {
-        let of_layer = |node: &Node| node.layer == Some(layer);
-        let start = self.nodes.iter().position(of_layer).unwrap_or(self.nodes.len());
-        let count = self.nodes[start..].iter().take_while(|node| of_layer(node)).count();
-        start..start + count
-    }
 }
 
 /// The registers of the pass, by what they hold.

@@ -74,6 +74,7 @@ pub fn run(backend: &dyn Backend) {
         }
         same_bits(backend, &tiny);
         kv_round_trip(backend, &tiny);
+        extremes(backend, &tiny);
     }
     attention_lengths(backend);
 }
@@ -268,4 +269,29 @@ fn attention_lengths(backend: &dyn Backend) {
             assert!(run(backend, piece) == whole, "window {window:?}: pieces of {piece} give other bits");
         }
     }
+}
+
+/// Values beyond half floats are held at the largest in the cache; NaN in keys shows in the result (C036).
+fn extremes(backend: &dyn Backend, tiny: &TinyModel) {
+    let model = &tiny.model;
+    let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
+    let index = model.graph.nodes.iter().position(attends).expect("the model attends");
+    let Op::Attention { query, key, value, output, .. } = model.graph.nodes[index].op else { unreachable!() };
+    let config = &model.graph.caches[0];
+    let attend = |key_number: f32, value_number: f32| {
+        let mut compiled = compile(backend, model, KvFormat::F16);
+        for (target, number) in [(query, 0.0), (key, key_number), (value, value_number)] {
+            let width = model.graph.values[target.0 as usize].width;
+            compiled.value_mut(target, width).fill(number);
+        }
+        let spans = [Span { sequence: 0, start: 0, count: 1, wanted: 0, pages: &[0] }];
+        submit(&mut *compiled, model, &Pass { tokens: &[0], spans: &spans }, index..index + 1);
+        let (mut keys, mut values) =
+            (vec![f16::ZERO; config.kv_heads * config.key_dim], vec![f16::ZERO; config.kv_heads * config.value_dim]);
+        compiled.read_kv(0, 0, 0..1, &mut keys, &mut values);
+        (compiled.value(output, 1)[0], keys[0].to_f32(), values[0].to_f32())
+    };
+    assert_eq!(attend(-1e6, 70_000.0), (65504.0, -65504.0, 65504.0), "{}: beyond half floats", tiny.name);
+    assert!(attend(f32::NAN, 1.0).0.is_nan(), "{}: NaN in a key was hidden", tiny.name);
+    assert!(attend(1.0, f32::NAN).0.is_nan(), "{}: NaN in a value was hidden", tiny.name);
 }

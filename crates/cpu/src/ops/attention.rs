@@ -4,6 +4,8 @@
 //! order of their positions, sums within a page run over lanes counted from the page's start, and what a query
 //! may not see has a weight of exactly 0.
 
+use std::ops::Range;
+
 use duan_backend::{PAGE_TOKENS, PageId};
 
 use crate::kv::{Element, View};
@@ -107,8 +109,15 @@ impl<E: Element, const Q: usize> Task for Block<'_, E, Q> {
             let mut weighted = [false; Q];
             let mut corrections = [1.0; Q];
             for q in 0..Q {
-                mask(&mut scores[q], &seen, running[q].from.saturating_sub(base), running[q].to.saturating_sub(base));
-                let correction = softmax_step(s, &mut scores[q], &seen, &mut running[q]);
+                let own = running[q].from.saturating_sub(base)..running[q].to.saturating_sub(base);
+                let correction = if own.start.max(seen.start) < own.end.min(seen.end) {
+                    mask(&mut scores[q], &seen, own);
+                    Some(softmax_step(s, &mut scores[q], &seen, &mut running[q]))
+                } else {
+                    // What others see and this query does not has no weight.
+                    scores[q][seen.clone()].fill(0.0);
+                    None
+                };
                 weighted[q] = correction.is_some();
                 corrections[q] = correction.unwrap_or(1.0);
             }
@@ -125,7 +134,8 @@ impl<E: Element, const Q: usize> Task for Block<'_, E, Q> {
             }
         }
         for (q, query) in queries.into_iter().enumerate() {
-            let factor = if running[q].total > 0.0 { 1.0 / running[q].total } else { 0.0 };
+            // A query that saw nothing gets zeros; NaN in the scores goes on into the result.
+            let factor = if running[q].total == 0.0 { 0.0 } else { 1.0 / running[q].total };
             let sums = &scratch.sums[q * value_width..][..shape.value_dim];
             query.out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum * factor);
         }
@@ -139,7 +149,7 @@ fn page_scores<S: Simd, E: Element, const Q: usize>(
     shape: &Shape,
     keys: &[E],
     queries: &[f32],
-    seen: std::ops::Range<usize>,
+    seen: Range<usize>,
     scores: &mut [[f32; PAGE_TOKENS]; Q],
 ) {
     let width = shape.key_dim.next_multiple_of(LANES);
@@ -180,31 +190,21 @@ fn page_scores<S: Simd, E: Element, const Q: usize>(
 
 /// Hides what a query may not see, and what lies between the seen keys and whole vectors.
 #[inline(always)]
-fn mask(scores: &mut [f32; PAGE_TOKENS], seen: &std::ops::Range<usize>, from: usize, to: usize) {
+fn mask(scores: &mut [f32; PAGE_TOKENS], seen: &Range<usize>, own: Range<usize>) {
     let (first, last) = (seen.start / LANES * LANES, seen.end.next_multiple_of(LANES));
-    scores[first..from.clamp(seen.start, last)].fill(f32::NEG_INFINITY);
-    scores[to.clamp(first, seen.end)..last].fill(f32::NEG_INFINITY);
+    scores[first..own.start.clamp(seen.start, last)].fill(f32::NEG_INFINITY);
+    scores[own.end.clamp(first, seen.end)..last].fill(f32::NEG_INFINITY);
 }
 
-/// Turns a page's scores into weights under the running maximum; returns the factor on what was summed before, or
-/// nothing (and weights of 0) where the query sees nothing of this page.
+/// Turns a page's scores into weights under the running maximum; returns the factor on what was summed before.
 #[inline(always)]
-fn softmax_step<S: Simd>(
-    s: S,
-    scores: &mut [f32; PAGE_TOKENS],
-    seen: &std::ops::Range<usize>,
-    running: &mut Running,
-) -> Option<f32> {
+fn softmax_step<S: Simd>(s: S, scores: &mut [f32; PAGE_TOKENS], seen: &Range<usize>, running: &mut Running) -> f32 {
     let vectors = &mut scores.as_chunks_mut::<LANES>().0[seen.start / LANES..seen.end.div_ceil(LANES)];
     let mut largest = s.splat(f32::NEG_INFINITY);
     for scores in vectors.iter() {
         largest = s.max(largest, s.load(scores));
     }
     let page_largest = s.largest(largest);
-    if page_largest == f32::NEG_INFINITY {
-        vectors.iter_mut().for_each(|scores| scores.fill(0.0));
-        return None;
-    }
     let largest = if page_largest > running.largest { page_largest } else { running.largest };
     let mut correction = [0.0; LANES];
     s.store(exp(s, s.splat(running.largest - largest)), &mut correction);
@@ -216,7 +216,7 @@ fn softmax_step<S: Simd>(
     }
     running.largest = largest;
     running.total = running.total * correction[0] + s.sum(total);
-    Some(correction[0])
+    correction[0]
 }
 
 /// `sums = sums * correction + weights * values`.
@@ -225,7 +225,7 @@ fn add_values<S: Simd, E: Element, const Q: usize>(
     s: S,
     values: &[E],
     width: usize,
-    seen: std::ops::Range<usize>,
+    seen: Range<usize>,
     weights: &[[f32; PAGE_TOKENS]; Q],
     corrections: [f32; Q],
     sums: &mut [f32],
@@ -250,7 +250,7 @@ fn add_columns<S: Simd, E: Element, const Q: usize, const C: usize>(
     values: &[E],
     width: usize,
     column: usize,
-    seen: std::ops::Range<usize>,
+    seen: Range<usize>,
     weights: &[[f32; PAGE_TOKENS]; Q],
     corrections: [f32; Q],
     sums: &mut [f32],

@@ -141,7 +141,7 @@ impl<E: Element> Task for Store<'_, E> {
     fn run<S: Simd>(self, s: S) {
         for (position, row) in (self.start..).zip(self.from.chunks_exact(self.width)) {
             let page = self.span.pages[position / PAGE_TOKENS];
-            // SAFETY: a position is in one piece of work, and sequences do not share the pages they write.
+            // SAFETY: a position is in one piece of work, and `Pass::check` saw that no page is written twice.
             unsafe { self.to.store(s, page, position % PAGE_TOKENS, row) };
         }
     }

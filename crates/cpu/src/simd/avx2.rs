@@ -111,7 +111,7 @@ macro_rules! instruction_set {
             }
             #[inline(always)]
             fn zero_below(self, x: __m256, limit: __m256, value: __m256) -> __m256 {
-                intrinsic!(_mm256_and_ps(_mm256_cmp_ps::<_CMP_GE_OQ>(x, limit), value))
+                intrinsic!(_mm256_and_ps(_mm256_cmp_ps::<_CMP_NLT_UQ>(x, limit), value))
             }
             #[inline(always)]
             fn sum(self, a: __m256) -> f32 {
@@ -146,7 +146,8 @@ macro_rules! instruction_set {
             #[inline(always)]
             fn store_f16(self, x: __m256, to: &mut [f16; LANES]) {
                 intrinsic!({
-                    let held = _mm256_min_ps(_mm256_max_ps(x, _mm256_set1_ps(-65504.0)), _mm256_set1_ps(65504.0));
+                    // Minimum and maximum return their second operand for NaN, which so passes through.
+                    let held = _mm256_min_ps(_mm256_set1_ps(65504.0), _mm256_max_ps(_mm256_set1_ps(-65504.0), x));
                     let narrow = _mm256_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT }>(held);
                     _mm_storeu_si128(to.as_mut_ptr().cast(), narrow)
                 })

@@ -13,7 +13,8 @@ const EXP_HIGHEST: f32 = 88.376_26;
 #[inline(always)]
 pub(crate) fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     let lowest = s.splat(EXP_LOWEST);
-    let held = s.max(s.min(x, s.splat(EXP_HIGHEST)), lowest);
+    // The constants come first: NaN passes through.
+    let held = s.max(lowest, s.min(s.splat(EXP_HIGHEST), x));
     let n = s.round(s.mul(held, s.splat(std::f32::consts::LOG2_E)));
     let r = s.mul_add(n, s.splat(-0.693_359_4), held);
     let r = s.mul_add(n, s.splat(2.121_944_4e-4), r);
@@ -69,6 +70,9 @@ mod tests {
         assert_eq!(apply(exp, -88.0), 0.0);
         assert_eq!(apply(exp, 0.0), 1.0);
         assert!(apply(exp, 1e30).is_finite());
+        for f in [exp::<Portable>, tanh::<Portable>, silu::<Portable>, gelu_tanh::<Portable>] {
+            assert!(apply(f, f32::NAN).is_nan(), "NaN must show");
+        }
     }
 
     #[test]

@@ -55,14 +55,16 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn div(self, a: Self::F, b: Self::F) -> Self::F;
     /// `a * b + c`, rounded once where the instruction set can.
     fn mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// The larger, `b` where one of them is NaN.
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// The smaller, `b` where one of them is NaN.
     fn min(self, a: Self::F, b: Self::F) -> Self::F;
     fn abs(self, a: Self::F) -> Self::F;
     /// To the nearest whole number, halves to even.
     fn round(self, a: Self::F) -> Self::F;
     /// `2^a` for whole `a` in -126..=127.
     fn power_of_two(self, a: Self::F) -> Self::F;
-    /// `value` where `x >= limit`, else 0.
+    /// 0 where `x < limit`, else `value` (so also where `x` is NaN).
     fn zero_below(self, x: Self::F, limit: Self::F, value: Self::F) -> Self::F;
     /// The sum of all lanes, in the one order that all implementations share.
     fn sum(self, a: Self::F) -> f32;

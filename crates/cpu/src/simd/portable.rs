@@ -73,7 +73,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn max(self, a: Self::F, b: Self::F) -> Self::F {
-        pair(a, b, |a, b| if a > b { a } else { b })
+        pair(a, b, |a, b| if a > b { a } else { b }) // as the x86 instruction: b where one is NaN
     }
     #[inline(always)]
     fn min(self, a: Self::F, b: Self::F) -> Self::F {
@@ -93,7 +93,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn zero_below(self, x: Self::F, limit: Self::F, value: Self::F) -> Self::F {
-        std::array::from_fn(|i| if x[i] >= limit[i] { value[i] } else { 0.0 })
+        std::array::from_fn(|i| if x[i] < limit[i] { 0.0 } else { value[i] })
     }
     #[inline(always)]
     fn sum(self, a: Self::F) -> f32 {

@@ -17,6 +17,7 @@ const LOCAL_BASE: f32 = 10_000.0;
 const LAYERS_27B: usize = 62;
 
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
+    file.refuse_experts()?;
     let hidden_size = file.count("embedding_length")?;
     let heads = file.count("attention.head_count")?;
     let (key_dim, value_dim) = file.head_dims(hidden_size, heads)?;
@@ -47,7 +48,7 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
         scale: 1.0 / (score_width as f32).sqrt(),
         softcap: None,
     };
-    let window = file.optional_count("attention.sliding_window")?;
+    let window = file.window()?;
     let pattern = file.optional_count("attention.sliding_window_pattern")?.unwrap_or(PATTERN);
     let intermediate_size = file.count("feed_forward_length")?;
     let layer = |index: usize| {
@@ -67,7 +68,7 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
         name: file.name()?,
         vocab_size: file.vocab_size(hidden_size)?,
         hidden_size,
-        context_length: file.count("context_length")?,
+        context_length: file.context_length()?,
         embedding_scale: (hidden_size as f32).sqrt(),
         norm_epsilon: file.norm_epsilon()?,
         layers: (0..layers).map(layer).collect(),

@@ -10,6 +10,7 @@ use crate::error::Result;
 pub(super) const FAMILY: Family = Family { name: "llama", read };
 
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
+    file.refuse_experts()?;
     let hidden_size = file.count("embedding_length")?;
     let heads = file.count("attention.head_count")?;
     let (key_dim, value_dim) = file.head_dims(hidden_size, heads)?;
@@ -20,7 +21,7 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
             key_dim,
             value_dim,
             rope: 0,
-            window: file.optional_count("attention.sliding_window")?,
+            window: file.window()?,
             qk_norm: false,
             qkv_bias: file.has("blk.0.attn_q.bias"),
             output_bias: file.has("blk.0.attn_output.bias"),
@@ -39,7 +40,7 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
         name: file.name()?,
         vocab_size: file.vocab_size(hidden_size)?,
         hidden_size,
-        context_length: file.count("context_length")?,
+        context_length: file.context_length()?,
         embedding_scale: 1.0,
         norm_epsilon: file.norm_epsilon()?,
         ropes: vec![file.rope(RopeStyle::AdjacentPairs, key_dim)?],

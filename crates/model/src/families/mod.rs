@@ -104,6 +104,44 @@ impl ConfigReader<'_> {
         }
     }
 
+    /// Positions that the model was trained for.
+    ///
+    /// # Errors
+    /// When the key is missing, of another type or zero.
+    pub fn context_length(&self) -> Result<usize> {
+        let key = "context_length";
+        match self.file.metadata().u32(&self.full(key))? {
+            Some(value) if value > 0 => Ok(value as usize),
+            found => {
+                Err(self.key(key, "a positive number", found.map_or("no such key".into(), |value| value.to_string())))
+            }
+        }
+    }
+
+    /// The attention window; 0 and a missing key mean none.
+    ///
+    /// # Errors
+    /// When the key is of another type.
+    pub fn window(&self) -> Result<Option<usize>> {
+        let window = self.file.metadata().u32(&self.full("attention.sliding_window"))?;
+        Ok(window.filter(|&window| window > 0).map(|window| window as usize))
+    }
+
+    /// Refuses mixtures of experts for families that are read without them, so that nobody looks for missing tensors.
+    ///
+    /// # Errors
+    /// When the file says that it has experts.
+    pub fn refuse_experts(&self) -> Result<()> {
+        match self.file.metadata().u32(&self.full("expert_count"))? {
+            Some(experts) if experts > 0 => Err(Error::unsupported(
+                self.file.label(),
+                format!("a mixture of {experts} experts, which this version does not run"),
+                "use a dense model",
+            )),
+            _ => Ok(()),
+        }
+    }
+
     /// How many layers there are.
     ///
     /// # Errors

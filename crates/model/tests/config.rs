@@ -1,0 +1,160 @@
+//! What files may say of a model, and what is said back.
+
+use duan_model::Model;
+use duan_model::config::{RopeConfig, RopeStyle};
+use duan_model::families::read_config;
+use duan_model::gguf::write::GgufWriter;
+use duan_model::gguf::{GgufFile, Value};
+
+const HIDDEN: u64 = 16;
+
+/// A llama of one layer with 4 heads of 8 on one kv head, so that the head width is not hidden_size / heads.
+fn file(changes: &[(&str, Option<Value>)]) -> GgufFile {
+    let mut keys: Vec<(String, Value)> = [
+        ("llama.embedding_length", 16u32),
+        ("llama.block_count", 1),
+        ("llama.context_length", 64),
+        ("llama.feed_forward_length", 20),
+        ("llama.attention.head_count", 4),
+        ("llama.attention.head_count_kv", 1),
+        ("llama.attention.key_length", 8),
+        ("llama.attention.value_length", 8),
+    ]
+    .into_iter()
+    .map(|(key, number)| (key.to_owned(), Value::U32(number)))
+    .collect();
+    keys.push(("llama.attention.layer_norm_rms_epsilon".into(), Value::F32(1e-5)));
+    keys.insert(0, ("general.architecture".into(), Value::String("llama".into())));
+    for (key, value) in changes {
+        keys.retain(|(name, _)| name != key);
+        keys.extend(value.clone().map(|value| ((*key).to_owned(), value)));
+    }
+    let mut writer = GgufWriter::new("test.gguf");
+    for (key, value) in keys {
+        writer.key(&key, value).unwrap();
+    }
+    let shapes: [(&str, &[u64]); 11] = [
+        ("token_embd.weight", &[HIDDEN, 16]),
+        ("output_norm.weight", &[HIDDEN]),
+        ("blk.0.attn_norm.weight", &[HIDDEN]),
+        ("blk.0.attn_q.weight", &[HIDDEN, 32]),
+        ("blk.0.attn_k.weight", &[HIDDEN, 8]),
+        ("blk.0.attn_v.weight", &[HIDDEN, 8]),
+        ("blk.0.attn_output.weight", &[32, HIDDEN]),
+        ("blk.0.ffn_norm.weight", &[HIDDEN]),
+        ("blk.0.ffn_gate.weight", &[HIDDEN, 20]),
+        ("blk.0.ffn_up.weight", &[HIDDEN, 20]),
+        ("blk.0.ffn_down.weight", &[20, HIDDEN]),
+    ];
+    for (name, dims) in shapes {
+        let bytes = vec![0u8; 4 * dims.iter().product::<u64>() as usize];
+        writer.tensor(name, dims, 0, bytes).unwrap();
+    }
+    GgufFile::from_bytes(writer.to_bytes(), "test.gguf").unwrap()
+}
+
+fn refusal(key: &str, value: Option<Value>) -> String {
+    let file = file(&[(key, value)]);
+    let error = Model::from_gguf(&file).expect_err(key).to_string();
+    assert!(!error.contains('\n'), "{error}");
+    error
+}
+
+#[test]
+fn a_head_may_be_wider_than_its_share() {
+    let model = Model::from_gguf(&file(&[])).unwrap();
+    let attention = &model.config.layers[0].attention;
+    assert_eq!((attention.key_dim, attention.value_dim, attention.kv_heads), (8, 8, 1));
+    assert_eq!(attention.scale, 1.0 / 8f32.sqrt());
+    assert!(model.config.tied_head, "no output.weight");
+    assert_eq!(model.config.kv_values_per_position(), 16);
+}
+
+#[test]
+fn what_contradicts_the_tensors_is_named() {
+    // Without the key the width would be 16 / 4.
+    assert!(refusal("llama.attention.key_length", None).contains("attn_q.weight"));
+    assert!(refusal("llama.embedding_length", Some(Value::U32(24))).contains("token_embd.weight"));
+    assert!(refusal("llama.feed_forward_length", Some(Value::U32(1 << 20))).contains("ffn_gate.weight"));
+    assert!(refusal("llama.block_count", Some(Value::U32(2))).contains("blk.1."));
+}
+
+#[test]
+fn absurd_numbers_are_refused_by_their_key() {
+    for key in ["embedding_length", "block_count", "context_length", "feed_forward_length", "attention.head_count"] {
+        let key = format!("llama.{key}");
+        for value in [Value::U32(0), Value::String("12".into()), Value::I32(-4), Value::F32(12.0)] {
+            assert!(refusal(&key, Some(value)).contains(&key), "{key}");
+        }
+        assert!(refusal(&key, None).contains(&key), "{key}");
+    }
+    for key in ["embedding_length", "block_count", "feed_forward_length", "attention.head_count"] {
+        assert!(refusal(&format!("llama.{key}"), Some(Value::U32(u32::MAX))).contains(key));
+    }
+    assert!(refusal("llama.attention.head_count_kv", Some(Value::U32(3))).contains("head_count_kv"));
+    assert!(refusal("llama.rope.dimension_count", Some(Value::U32(7))).contains("dimension_count"));
+    assert!(refusal("llama.rope.dimension_count", Some(Value::U32(10))).contains("dimension_count"));
+    for epsilon in [f32::NAN, f32::INFINITY, -1.0, 0.0] {
+        let key = "llama.attention.layer_norm_rms_epsilon";
+        assert!(refusal(key, Some(Value::F32(epsilon))).contains(key), "{epsilon}");
+    }
+    assert!(refusal("llama.rope.freq_base", Some(Value::F32(0.0))).contains("freq_base"));
+}
+
+#[test]
+fn what_is_not_run_is_told_apart_from_damage() {
+    let experts = refusal("llama.expert_count", Some(Value::U32(8)));
+    assert!(experts.contains("8 experts") && !experts.contains("fetch"), "{experts}");
+    let scaling = refusal("llama.rope.scaling.type", Some(Value::String("yarn".into())));
+    assert!(scaling.contains("yarn"), "{scaling}");
+    let family = refusal("general.architecture", Some(Value::String("mamba".into())));
+    assert!(family.contains("mamba") && family.contains("gemma3"), "{family}");
+}
+
+#[test]
+fn long_contexts_and_absent_windows_are_read() {
+    let file = file(&[
+        ("llama.context_length", Some(Value::U32(4_194_304))),
+        ("llama.attention.sliding_window", Some(Value::U32(0))),
+        ("llama.expert_count", Some(Value::U32(0))),
+    ]);
+    let config = read_config(&file).unwrap();
+    assert_eq!((config.context_length, config.layers[0].attention.window), (4_194_304, None));
+}
+
+/// The divisors of Llama 3's scaling: low and high frequency factors 1 and 4, original context 8192.
+fn llama3_divisors(head_dim: usize, base: f64, factor: f64) -> Vec<f32> {
+    (0..head_dim / 2)
+        .map(|pair| {
+            let wavelength = std::f64::consts::TAU * base.powf(2.0 * pair as f64 / head_dim as f64);
+            let smooth = ((8192.0 / wavelength - 1.0) / 3.0).clamp(0.0, 1.0);
+            (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
+        })
+        .collect()
+}
+
+#[test]
+fn llama_3_frequencies_are_scaled_by_band() {
+    let frequencies = |head_dim: usize, factor: f64| {
+        let scaled = RopeConfig {
+            style: RopeStyle::AdjacentPairs,
+            dims: head_dim,
+            base: 500_000.0,
+            position_divisor: 1.0,
+            frequency_divisors: Some(llama3_divisors(head_dim, 500_000.0, factor).into()),
+        };
+        let plain = RopeConfig { frequency_divisors: None, ..scaled.clone() };
+        (scaled.frequencies(), plain.frequencies())
+    };
+    let near = |found: f32, expected: f32| assert!((found / expected - 1.0).abs() < 1e-5, "{found} {expected}");
+    let (scaled, plain) = frequencies(64, 32.0);
+    (0..=14).for_each(|pair| near(scaled[pair], plain[pair]));
+    near(scaled[15], 0.001_290_547_9);
+    near(scaled[16], 0.000_429_556_8);
+    near(scaled[17], 0.000_097_082_88);
+    (18..=31).for_each(|pair| near(scaled[pair], plain[pair] / 32.0));
+    let (scaled, plain) = frequencies(128, 8.0);
+    (0..=28).for_each(|pair| near(scaled[pair], plain[pair]));
+    near(scaled[29], 0.002_166_570_8);
+    (35..=63).for_each(|pair| near(scaled[pair], plain[pair] / 8.0));
+}
