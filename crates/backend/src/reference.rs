@@ -31,12 +31,18 @@ pub enum Precision {
 #[derive(Debug, Clone, Copy)]
 pub struct Reference {
     precision: Precision,
+    memory_available_bytes: Option<u64>,
 }
 
 impl Reference {
     /// A reference of the given precision.
     pub fn new(precision: Precision) -> Self {
-        Self { precision }
+        Self { precision, memory_available_bytes: None }
+    }
+
+    /// The same, told how much memory the machine that it runs on could give.
+    pub fn with_memory_available(self, memory_available_bytes: Option<u64>) -> Self {
+        Self { memory_available_bytes, ..self }
     }
 }
 
@@ -50,7 +56,7 @@ impl Backend for Reference {
     }
 
     fn memory_available_bytes(&self) -> Option<u64> {
-        None
+        self.memory_available_bytes
     }
 
     fn refusals(&self, _model: &Model) -> Vec<Refusal> {

@@ -90,7 +90,8 @@ impl Devices {
             refuse: options.refuse.clone(),
             isa: options.isa.clone(),
         })?;
-        Ok(Self { cpu, reference: Reference::new(Precision::Coded), only_reference })
+        let reference = Reference::new(Precision::Coded).with_memory_available(cpu.memory_available_bytes());
+        Ok(Self { cpu, reference, only_reference })
     }
 
     /// The devices that plans may use, in the order of preference.
