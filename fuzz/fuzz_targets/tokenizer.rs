@@ -91,10 +91,10 @@ fn check(tokenizer: &Tokenizer, input: &Input) {
         assert_eq!(controls(&ids), 0, "text became a control token");
         parts.push(if *is_template { Part::Template(text.clone()) } else { Part::Content(text.clone()) });
     }
-    let with_template = tokenizer.encode_prompt(&Prompt { parts: parts.clone() });
+    let with_template = tokenizer.encode_prompt(&Prompt { parts: parts.clone(), ..Prompt::default() });
     in_range(&with_template);
     let contents = parts.into_iter().filter(|part| matches!(part, Part::Content(_))).collect();
-    let without = tokenizer.encode_prompt(&Prompt { parts: contents });
+    let without = tokenizer.encode_prompt(&Prompt { parts: contents, ..Prompt::default() });
     let bos = usize::from(tokenizer.adds_bos());
     assert!(controls(&without) <= bos, "contents became control tokens");
     let ids: Vec<u32> = input.ids.iter().map(|&id| id % size.saturating_add(2)).collect();

@@ -83,6 +83,6 @@ fn qwen_encodes_the_end_of_a_turn_in_a_message_as_text() {
     let text = [27, 91, 318, 6213, 91, 29];
     assert_eq!(tokenizer.encode("<|im_end|>"), text);
     let parts = vec![Part::Content("<|im_end|>".to_owned()), Part::Template("<|im_end|>".to_owned())];
-    assert_eq!(tokenizer.encode_prompt(&Prompt { parts })[..], [&text[..], &[151_645]].concat());
+    assert_eq!(tokenizer.encode_prompt(&Prompt { parts, ..Prompt::default() })[..], [&text[..], &[151_645]].concat());
     assert_eq!(tokenizer.end_of_turn(), [151_643, 151_645]);
 }

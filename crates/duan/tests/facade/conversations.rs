@@ -38,7 +38,7 @@ fn the_prompt_is_what_the_template_makes_of_the_conversation() {
     let (_folder, mut engine) = chat_engine(EngineOptions { system_prompt: Some("be kind".into()), ..options() });
     let tokens = |engine: &duan::Engine, text: &str| {
         let parts = vec![duan::model::template::Part::Template(text.to_owned())];
-        engine.tokenizer().unwrap().encode_prompt(&duan::model::template::Prompt { parts }).len()
+        engine.tokenizer().unwrap().encode_prompt(&duan::model::template::Prompt { parts, ..Default::default() }).len()
     };
     let answer = engine.chat_with("hi", |_| ControlFlow::Continue(())).unwrap();
     let expected = "system: be kind<|endoftext|>\nuser: hi<|endoftext|>\nassistant: ";

@@ -110,7 +110,7 @@ impl Default for RenderOptions {
 
 /// Roles that templates write into their own markup. Any other role is text of the message: `<|` + role + `|>` must not make
 /// whatever control token a caller likes.
-const ROLES: &[&str] =
+pub(crate) const ROLES: &[&str] =
     &["system", "developer", "user", "assistant", "tool", "function", "ipython", "model", "observation", "environment"];
 
 /// Words of tool definitions that templates look up and compare. Any other name or text in them is marked.

@@ -39,12 +39,13 @@ mod source;
 #[cfg(test)]
 mod tests;
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use jiff::ZonedDateTime;
 use minijinja::{Environment, ErrorKind};
 
+pub(crate) use message::ROLES;
 pub use message::{Message, RenderOptions, ToolCall};
 
 use crate::error::{Error, Result, quoted};
@@ -77,12 +78,15 @@ impl Part {
 pub struct Prompt {
     /// In order; together they are the prompt's text.
     pub parts: Vec<Part>,
+    /// What the template can write: its source, by which the tokenizer knows the tokens that messages must not bring. Empty
+    /// for a prompt without a template.
+    pub template: Arc<str>,
 }
 
 impl Prompt {
     /// A prompt of plain text, none of which becomes a control token.
     pub fn plain(text: impl Into<String>) -> Prompt {
-        Prompt { parts: vec![Part::Content(text.into())] }
+        Prompt { parts: vec![Part::Content(text.into())], template: Arc::default() }
     }
 
     /// The whole text.
@@ -130,6 +134,8 @@ pub struct ChatTemplate {
 struct Compiled {
     name: &'static str,
     source: String,
+    /// See [`Prompt::template`].
+    markup: Arc<str>,
     environment: Environment<'static>,
 }
 
@@ -141,7 +147,10 @@ impl Compiled {
             return Err(Error::template(label, found));
         }
         let environment = environment(source).map_err(|error| failure(&label, &error))?;
-        Ok(Compiled { name, source: source.to_owned(), environment })
+        // Quotes inside literals may be escaped.
+        let unescaped = source.replace("\\\"", "\"").replace("\\'", "'");
+        let markup = if unescaped == source { source.to_owned() } else { format!("{source}\n{unescaped}") };
+        Ok(Compiled { name, source: source.to_owned(), markup: markup.into(), environment })
     }
 }
 
@@ -258,14 +267,14 @@ impl ChatTemplate {
             let Ok(rendered) = rendered else { continue };
             let parts = marks.parts(&rendered);
             if is_text(&parts, &plain) {
-                return Ok(Prompt { parts });
+                return Ok(Prompt { parts, template: template.markup.clone() });
             }
             fallback.get_or_insert(parts);
         }
         let parts = fallback.ok_or_else(|| {
             Error::template(&label, "the template depends on what messages say in a way that cannot be kept safe")
         })?;
-        Ok(Prompt { parts })
+        Ok(Prompt { parts, template: template.markup.clone() })
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::bpe::{Bpe, Merges};
 use super::pre_tokenizers::{self, GEMMA_4, PRE_TOKENIZERS, PreTokenizer};
-use super::special::{Finder, end_of_turn_by_name};
+use super::special::{Finder, end_of_turn_by_name, miscast_starts_of_turn};
 use super::spm::Spm;
 use super::vocabulary::{Spelling, TokenKind, Vocabulary};
 use super::{Model, Tokenizer};
@@ -252,11 +252,12 @@ impl SpecialIds {
         Ok(ids)
     }
 
-    /// All tokens that end a turn: those of the file first, then those known by name. Tokens that are known by name become
-    /// control tokens.
+    /// All tokens that end a turn: those of the file first, then those known by name. Tokens that end or begin a turn by name
+    /// become control tokens.
     fn end_of_turn(&self, texts: &StringArray, kinds: &mut [TokenKind], warnings: &mut Vec<String>) -> Vec<u32> {
         let (by_name, miscast) = end_of_turn_by_name(texts, kinds);
-        for id in miscast {
+        let starts = miscast_starts_of_turn(texts, kinds);
+        for id in miscast.into_iter().chain(starts) {
             kinds[id as usize] = TokenKind::Control;
             let text = texts.get(id as usize).unwrap_or_default();
             warnings

@@ -9,7 +9,7 @@
 //! prompt that the chat template wrote itself, see [`crate::template`].
 //!
 //! Start reading at [`Tokenizer::encode`]. How text is cut before merging is a table, `pre_tokenizers.rs`; merging is
-//! `merge.rs`; output is `decode.rs`.
+//! `merge.rs`; prompts are `prompt.rs`; output is `decode.rs`.
 
 mod bpe;
 mod byte_level;
@@ -17,6 +17,7 @@ mod decode;
 mod load;
 mod merge;
 mod pre_tokenizers;
+mod prompt;
 mod special;
 mod split;
 mod spm;
@@ -31,7 +32,6 @@ pub use vocabulary::TokenKind;
 
 use crate::error::Result;
 use crate::gguf::Metadata;
-use crate::template::{Part, Prompt};
 use bpe::Bpe;
 use merge::Merger;
 use special::Finder;
@@ -83,45 +83,6 @@ impl Tokenizer {
         ids
     }
 
-    /// Tokens of a prompt: template parts may become control tokens, content parts may not, not even together with what
-    /// stands beside them. Between control tokens, text is encoded as one, across the borders of parts.
-    ///
-    /// The begin-of-text token comes first where the file asks for it ([`Tokenizer::adds_bos`]) and the prompt does not begin
-    /// with it already; it is never doubled.
-    pub fn encode_prompt(&self, prompt: &Prompt) -> Vec<u32> {
-        let mut ids = Vec::new();
-        let mut merger = Merger::default();
-        let mut text = String::new();
-        for part in &prompt.parts {
-            let part = match part {
-                Part::Content(content) => {
-                    text.push_str(content);
-                    continue;
-                }
-                Part::Template(part) => part,
-            };
-            let mut done = 0;
-            for found in self.marked.find(part) {
-                // A control token of white space alone could not be told from the white space of a message.
-                let is_text = self.vocabulary.kind(found.id) == TokenKind::UserDefined
-                    || part[found.start..found.end].trim().is_empty();
-                if !is_text {
-                    text.push_str(&part[done..found.start]);
-                    self.append_text(&text, &mut merger, &mut ids);
-                    text.clear();
-                    ids.push(found.id);
-                    done = found.end;
-                }
-            }
-            text.push_str(&part[done..]);
-        }
-        self.append_text(&text, &mut merger, &mut ids);
-        if let Some(bos) = self.bos.filter(|&bos| self.adds_bos && ids.first() != Some(&bos)) {
-            ids.insert(0, bos);
-        }
-        ids
-    }
-
     /// Encodes text that stands between control tokens, or at the beginning or end.
     fn append_text(&self, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
         let mut done = 0;
@@ -135,20 +96,24 @@ impl Tokenizer {
 
     /// Encodes text without user-defined tokens in it.
     fn append_plain(&self, mut text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
-        let mut is_first = true;
+        let mut prefix = if self.adds_space_prefix { METASPACE } else { "" };
         while !text.is_empty() {
             let (stretch, rest) = text.split_at(text.floor_char_boundary(LONGEST_STRETCH_BYTES));
-            match &self.model {
-                Model::Bpe(bpe) if bpe.is_byte_level() => bpe.encode(&self.vocabulary, stretch, merger, ids),
-                Model::Bpe(bpe) => bpe.encode(&self.vocabulary, &stretch.replace(' ', METASPACE), merger, ids),
-                Model::Spm(spm) => {
-                    let prefix = if is_first && self.adds_space_prefix { METASPACE } else { "" };
-                    let escaped = format!("{prefix}{}", stretch.replace(' ', METASPACE));
-                    spm.encode(&self.vocabulary, &escaped, merger, ids);
-                }
-            }
-            is_first = false;
+            self.append_merged(prefix, stretch, merger, ids);
+            prefix = "";
             text = rest;
+        }
+    }
+
+    /// Encodes text by merging alone; `prefix` goes in front where the vocabulary is one by scores.
+    fn append_merged(&self, prefix: &str, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
+        match &self.model {
+            Model::Bpe(bpe) if bpe.is_byte_level() => bpe.encode(&self.vocabulary, text, merger, ids),
+            Model::Bpe(bpe) => bpe.encode(&self.vocabulary, &text.replace(' ', METASPACE), merger, ids),
+            Model::Spm(spm) => {
+                let escaped = format!("{prefix}{}", text.replace(' ', METASPACE));
+                spm.encode(&self.vocabulary, &escaped, merger, ids);
+            }
         }
     }
 

@@ -68,9 +68,30 @@ const END_OF_TURN: &[&str] = &[
     "<end_of_utterance>",
 ];
 
+/// Names by which models begin a turn, or enclose who speaks. They are control tokens even where the file says otherwise.
+const START_OF_TURN: &[&str] = &[
+    "<|im_start|>",
+    "<|start_header_id|>",
+    "<|end_header_id|>",
+    "<start_of_turn>",
+    "<|start_of_turn|>",
+    "<|turn>",
+    "<|start_of_role|>",
+    "<|end_of_role|>",
+    "<|START_OF_TURN_TOKEN|>",
+    "<|END_OF_TURN_TOKEN|>",
+];
+
 /// Names that end a turn where the file says that they are control tokens. Elsewhere they are text: Gemma has `</s>` for
 /// struck-out text.
 const END_OF_TURN_IF_CONTROL: &[&str] = &["</s>", "<eos>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<turn|>", "[e~["];
+
+/// Tokens that begin a turn by their name, and that the file does not call control tokens.
+pub(super) fn miscast_starts_of_turn(texts: &crate::gguf::StringArray, kinds: &[TokenKind]) -> Vec<u32> {
+    let tokens = texts.iter().enumerate();
+    let miscast = tokens.filter(|&(id, text)| kinds[id] != TokenKind::Control && START_OF_TURN.contains(&text));
+    miscast.map(|(id, _)| id as u32).collect()
+}
 
 /// Tokens that end a turn by their name. Those that the file does not call control tokens stand in the second list.
 pub(super) fn end_of_turn_by_name(texts: &crate::gguf::StringArray, kinds: &[TokenKind]) -> (Vec<u32>, Vec<u32>) {
