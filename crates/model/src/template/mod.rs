@@ -14,8 +14,9 @@
 //!    comes from a message, and everything else does not.
 //! 3. Where the second text with its stand-ins replaced equals the first, its division is the prompt's. Where not, the
 //!    template asked messages for something that marked ones did not answer, such as `'</think>' in content`. It is rendered
-//!    once more with the same marks on those literals of its own that occur in a message; and, if that is not enough, on
-//!    those that are the whole of one. Text of the template that is marked thereby counts as text of messages.
+//!    once more with the same marks on those literals that it asks with (`source.rs`) and that occur in a message; and, if
+//!    that is not enough, on those that are the whole of one. Literals that it writes are never marked, so no message can
+//!    turn the template's own markers into text.
 //! 4. Should none of them agree, the first marked rendering that succeeds is the prompt: the template then took the messages
 //!    as if they held nothing that it looks for. No known template with any message tried comes to this.
 //!
@@ -319,7 +320,7 @@ fn is_text(parts: &[Part], mut text: &str) -> bool {
     }) && text.is_empty()
 }
 
-/// Which literals of a template are marked like messages.
+/// Which literals of a template are marked like messages, of those that it asks with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Literals {
     Plain,
@@ -332,7 +333,7 @@ enum Literals {
 impl Literals {
     /// The template with marked literals.
     fn marked_source(self, source: &str, texts: &[&str]) -> String {
-        source::with_literals(source, |literal| {
+        source::with_asking_literals(source, |literal| {
             let core = literal.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r");
             let core = core.replace("\\'", "'").replace("\\\"", "\"").replace("\\\\", "\\");
             let core = core.trim();
