@@ -24,6 +24,16 @@ pub(crate) struct How<'a> {
     pub(crate) sampling: &'a SamplingOptions,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) cancel: &'a AtomicBool,
+    pub(crate) text: Text,
+}
+
+/// Where the text of an answer begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Text {
+    /// After the prompt's: together they are the text of all tokens.
+    GoesOn,
+    /// Anew, as what is said in a turn: vocabularies that put a space in front of texts lose it here.
+    BeginsAnew,
 }
 
 impl Loaded {
@@ -37,7 +47,10 @@ impl Loaded {
         let room = how.max_tokens.map_or(room, |most| room.min(most));
         let mut tokens = Vec::with_capacity(room);
         let mut text = String::with_capacity(room.saturating_mul(BYTES_PER_TOKEN));
-        let mut decoder = self.tokenizer.decoder();
+        let mut decoder = match how.text {
+            Text::GoesOn => self.tokenizer.decoder().after(prompt),
+            Text::BeginsAnew => self.tokenizer.decoder(),
+        };
         let mut tell = |event: &Event<'_>| {
             let flow = on_event(event);
             let Event::Token { id, ends_turn: false } = *event else { return flow };

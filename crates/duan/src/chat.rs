@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use duan_engine::{Event, FinishReason, OnEvent};
 use duan_model::template::{Message, RenderOptions};
 
-use crate::answer::{Answer, How};
+use crate::answer::{Answer, How, Text};
 use crate::engine::Engine;
 use crate::error::Result;
 
@@ -76,6 +76,7 @@ impl Engine {
         let loaded = self.loaded_mut()?;
         let prompt = loaded.chat_template()?.render(&messages, &RenderOptions::default())?;
         let prompt = loaded.tokenizer.encode_prompt(&prompt);
-        loaded.answer(&prompt, &How { sampling: &sampling, max_tokens, cancel: &cancel }, on_event)
+        let how = How { sampling: &sampling, max_tokens, cancel: &cancel, text: Text::BeginsAnew };
+        loaded.answer(&prompt, &how, on_event)
     }
 }

@@ -8,7 +8,7 @@ use duan_engine::{DeviceMemory, Event, Plan, SamplingOptions};
 use duan_model::template::Message;
 use duan_model::tokenizer::Tokenizer;
 
-use crate::answer::{Answer, How};
+use crate::answer::{Answer, How, Text};
 use crate::devices::{DeviceInfo, Devices};
 use crate::error::{Error, Result};
 use crate::loaded::{Loaded, Opened};
@@ -121,7 +121,7 @@ impl Engine {
     ) -> Result<Answer> {
         let loaded = self.loaded.as_mut().ok_or(Error::NoModel)?;
         let CompleteOptions { max_tokens, sampling, .. } = options;
-        let how = How { sampling, max_tokens: *max_tokens, cancel: &self.options.cancel };
+        let how = How { sampling, max_tokens: *max_tokens, cancel: &self.options.cancel, text: Text::GoesOn };
         loaded.answer(tokens, &how, &mut on_event)
     }
 

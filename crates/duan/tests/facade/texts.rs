@@ -42,7 +42,12 @@ fn greedy_text_is_that_of_the_best_logits() {
         let tokenizer = engine.tokenizer().unwrap();
         let mut prompt: Vec<u32> = tokenizer.bos().filter(|_| tokenizer.adds_bos()).into_iter().collect();
         prompt.extend(tokenizer.encode("the quick fox"));
-        assert_eq!(answer.text, tokenizer.decode(&answer.tokens), "{name}");
+        let all = [&prompt[..], &answer.tokens].concat();
+        assert_eq!(
+            format!("the quick fox{}", answer.text),
+            tokenizer.decode(&all),
+            "{name}: what goes on after the text"
+        );
         assert_eq!(answer.text, told.text, "{name}: what was streamed is the answer");
         assert_eq!(answer.timings.prompt_tokens, prompt.len(), "{name}");
         assert_eq!(answer.tokens, by_hand(&mut engine, &prompt, 20), "{name}");

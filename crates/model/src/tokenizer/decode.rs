@@ -39,6 +39,17 @@ impl<'t> StreamDecoder<'t> {
         self
     }
 
+    /// Goes on after `ids`, whose text is elsewhere: what comes out from now on is what these tokens add to it.
+    #[must_use]
+    pub fn after(mut self, ids: &[u32]) -> StreamDecoder<'t> {
+        let mut text = String::new();
+        for &id in ids {
+            self.push(id, &mut text);
+            text.clear();
+        }
+        self
+    }
+
     /// Appends to `text` what token `id` completes. An id beyond the vocabulary prints nothing.
     pub fn push(&mut self, id: u32, text: &mut String) {
         let is_hidden = matches!(self.vocabulary.kind(id), TokenKind::Control | TokenKind::Unknown);

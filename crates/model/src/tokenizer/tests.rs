@@ -416,6 +416,21 @@ fn bytes_come_out_as_whole_characters() {
 }
 
 #[test]
+fn a_decoder_goes_on_after_a_text() {
+    let tokenizer = Recipe::scores(&[("▁", -1.0), ("a", -1.0), ("▁a", -0.5)]).build();
+    let ids: Vec<u32> = [1, 3 + 0xe4].into_iter().chain(tokenizer.encode("a a a中")).collect();
+    for cut in 0..=ids.len() {
+        let mut text = String::new();
+        let mut first = tokenizer.decoder();
+        ids[..cut].iter().for_each(|&id| first.push(id, &mut text));
+        let mut rest = tokenizer.decoder().after(&ids[..cut]);
+        ids[cut..].iter().for_each(|&id| rest.push(id, &mut text));
+        rest.finish(&mut text);
+        assert_eq!(text, tokenizer.decode(&ids), "cut after {cut}");
+    }
+}
+
+#[test]
 fn broken_bytes_give_one_replacement_for_each_part_of_a_character() {
     let tokenizer = chat_recipe().build();
     let cases: [(&[u32], &str); 6] = [
