@@ -169,6 +169,7 @@ const DEEPEST: usize = 128;
 pub(super) enum Unusable {
     TooManyCharacters,
     TooDeep,
+    TooLong,
 }
 
 impl From<TooManyCharacters> for Unusable {
@@ -273,7 +274,10 @@ impl Variables {
     }
 
     fn text(&mut self, text: &str) -> Result<Value, Unusable> {
-        self.bytes += text.len();
+        self.bytes = self.bytes.saturating_add(text.len());
+        if self.bytes > super::MOST_BYTES {
+            return Err(Unusable::TooLong);
+        }
         Ok(match &mut self.marks {
             Some(marks) => Value::from(marks.mark(text)?),
             None => Value::from(text),

@@ -40,6 +40,7 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -109,9 +110,16 @@ const FUEL_PER_BYTE: u64 = 1;
 /// More for each message.
 const FUEL_PER_MESSAGE: u64 = 2_000;
 
+/// What a render may cost at most, for which the stack has 1 GiB of address space.
+const MOST_FUEL: u64 = ((1 << 30) - STACK_BYTES as u64) / STACK_BYTES_PER_FUEL as u64;
+
+/// The most bytes that all messages, tools and documents may have: more than any context holds, and few enough for
+/// [`MOST_FUEL`] to let a template copy them several times.
+const MOST_BYTES: usize = 5 << 20;
+
 /// Values that a template nests need the stack when they are printed or dropped, and a template can nest one level for each
 /// unit of fuel or two. So it runs on a stack of its own, of this size and more for each unit; what is not used takes no memory.
-const STACK_BYTES: usize = 16 << 20;
+const STACK_BYTES: usize = 15 << 20;
 /// See [`STACK_BYTES`].
 const STACK_BYTES_PER_FUEL: usize = 512;
 
@@ -138,6 +146,8 @@ struct Compiled {
     /// See [`Prompt::template`].
     markup: Arc<str>,
     environment: Environment<'static>,
+    /// Set once a render was given up for its time; it may still be running, and no other one is started.
+    is_given_up: AtomicBool,
 }
 
 impl Compiled {
@@ -151,7 +161,13 @@ impl Compiled {
         // Quotes inside literals may be escaped.
         let unescaped = source.replace("\\\"", "\"").replace("\\'", "'");
         let markup = if unescaped == source { source.to_owned() } else { format!("{source}\n{unescaped}") };
-        Ok(Compiled { name, source: source.to_owned(), markup: markup.into(), environment })
+        Ok(Compiled {
+            name,
+            source: source.to_owned(),
+            markup: markup.into(),
+            environment,
+            is_given_up: AtomicBool::new(false),
+        })
     }
 }
 
@@ -245,19 +261,20 @@ impl ChatTemplate {
                             "the messages hold more different characters than can be told apart"
                         }
                         Unusable::TooDeep => "arguments or tools are nested too deep",
+                        Unusable::TooLong => "the messages together have more than 5 MiB of text",
                     },
                 )
             })
         };
         let render = |environment: &Environment<'static>, context: &Context| {
             let costs = FUEL_PER_BYTE * context.bytes as u64 + FUEL_PER_MESSAGE * messages.len() as u64;
-            run(environment.clone(), context, FUEL.saturating_add(costs))
+            run(environment.clone(), context, FUEL.saturating_add(costs).min(MOST_FUEL), &template.is_given_up)
         };
         let plain = render(&template.environment, &context(Variables::plain())?).map_err(|e| failure(&label, &e))?;
         let marked = context(Variables::marked())?;
         let marks = marked.value.get_attr(MARKS).ok().and_then(|value| value.downcast_object::<Marks>());
         let marks = marks.unwrap_or_default();
-        let mut fallback: Option<Vec<Part>> = None;
+        let (mut fallback, mut failed): (Option<Vec<Part>>, Option<minijinja::Error>) = (None, None);
         for literals in [Literals::Plain, Literals::Contained, Literals::Equal] {
             let rendered = if literals == Literals::Plain {
                 render(&template.environment, &marked)
@@ -265,15 +282,24 @@ impl ChatTemplate {
                 let source = literals.marked_source(&template.source, &message::texts(messages, options));
                 environment(&source).and_then(|environment| render(&environment, &marked))
             };
-            let Ok(rendered) = rendered else { continue };
+            let rendered = match rendered {
+                Ok(rendered) => rendered,
+                Err(error) => {
+                    failed = Some(error);
+                    continue;
+                }
+            };
             let parts = marks.parts(&rendered);
             if is_text(&parts, &plain) {
                 return Ok(Prompt { parts, template: template.markup.clone() });
             }
             fallback.get_or_insert(parts);
         }
-        let parts = fallback.ok_or_else(|| {
-            Error::template(&label, "the template depends on what messages say in a way that cannot be kept safe")
+        let parts = fallback.ok_or_else(|| match failed.filter(|error| error.kind() == ErrorKind::OutOfFuel) {
+            Some(error) => failure(&label, &error),
+            None => {
+                Error::template(&label, "the template depends on what messages say in a way that cannot be kept safe")
+            }
         })?;
         Ok(Prompt { parts, template: template.markup.clone() })
     }
@@ -284,8 +310,13 @@ type Rendered = std::result::Result<String, minijinja::Error>;
 /// Renders on a stack that is large enough for whatever `fuel` can build, for at most [`DEADLINE`].
 ///
 /// Fuel counts steps, and single steps of a hostile template (comparing a list that contains itself twice, thirty times over)
-/// can take for ever. Such a thread cannot be stopped; it is given up, and ends with the program.
-fn run(mut environment: Environment<'static>, context: &Context, fuel: u64) -> Rendered {
+/// can take for ever. Such a thread cannot be stopped; it is given up, and ends with the program. `is_given_up` remembers it.
+fn run(mut environment: Environment<'static>, context: &Context, fuel: u64, is_given_up: &AtomicBool) -> Rendered {
+    let failed = |message: String| Err(minijinja::Error::new(ErrorKind::InvalidOperation, message));
+    let given_up = || failed(format!("the template was still running after {} s and was given up", DEADLINE.as_secs()));
+    if is_given_up.load(Ordering::SeqCst) {
+        return given_up();
+    }
     environment.set_fuel(Some(fuel));
     let value = context.value.clone();
     let (send, receive) = mpsc::sync_channel(1);
@@ -296,7 +327,6 @@ fn run(mut environment: Environment<'static>, context: &Context, fuel: u64) -> R
     };
     let stack_bytes = usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(STACK_BYTES_PER_FUEL);
     let builder = std::thread::Builder::new().stack_size(stack_bytes.saturating_add(STACK_BYTES));
-    let failed = |message: String| Err(minijinja::Error::new(ErrorKind::InvalidOperation, message));
     if let Err(error) = builder.spawn(render) {
         return failed(format!("no stack of {stack_bytes} bytes for the template: {error}"));
     }
@@ -304,7 +334,8 @@ fn run(mut environment: Environment<'static>, context: &Context, fuel: u64) -> R
         Ok(rendered) => rendered,
         Err(mpsc::RecvTimeoutError::Disconnected) => failed("the template engine panicked".to_owned()),
         Err(mpsc::RecvTimeoutError::Timeout) => {
-            failed(format!("the template was still running after {} s and was given up", DEADLINE.as_secs()))
+            is_given_up.store(true, Ordering::SeqCst);
+            given_up()
         }
     }
 }

@@ -255,6 +255,43 @@ fn endless_and_huge_renders_are_stopped() {
 }
 
 #[test]
+fn a_template_that_was_given_up_is_not_tried_again() {
+    let template = template(
+        "{% if messages | length > 1 %}{% set ns = namespace(x=[], y=[]) %}{% for i in range(60) %}\
+         {% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}{% endif %}",
+    );
+    let short = [Message::user("x")];
+    let long = [Message::user("x"), Message::user("y")];
+    assert!(template.render(&short, &RenderOptions::default()).is_ok());
+    let first = template.render(&long, &RenderOptions::default()).unwrap_err().to_string();
+    assert!(first.contains("given up"), "{first}");
+    assert!(template.default.is_given_up.load(Ordering::SeqCst));
+    let again = template.render(&short, &RenderOptions::default()).unwrap_err().to_string();
+    assert_eq!(again, first, "also where it would have ended");
+}
+
+#[test]
+fn a_panic_of_the_template_engine_is_an_error() {
+    let mut environment = environment("{{ panics() }}").unwrap();
+    environment.add_function("panics", || -> String { panic!("a fault for a test") });
+    let context = Context { value: minijinja::Value::from(()), bytes: 0 };
+    let error = run(environment, &context, FUEL, &AtomicBool::new(false)).unwrap_err().to_string();
+    assert!(error.contains("panicked"), "{error}");
+}
+
+#[test]
+fn messages_beyond_all_bounds_are_refused_with_the_bound() {
+    let half = "x".repeat(MOST_BYTES / 2);
+    let most = [Message::user(half.as_str()), Message::user(half.as_str())];
+    assert_eq!(render(CHATML, &most).parts.len(), 5);
+    let more = [&most[..], &[Message::user("x")]].concat();
+    let error = template(CHATML).render(&more, &RenderOptions::default()).unwrap_err().to_string();
+    assert_eq!(error, "chat template: the messages together have more than 5 MiB of text");
+    assert_eq!(MOST_BYTES, 5 << 20, "the number that the message gives");
+    assert!(MOST_FUEL as usize * STACK_BYTES_PER_FUEL + STACK_BYTES <= 1 << 30);
+}
+
+#[test]
 fn long_conversations_are_not_stopped() {
     let messages: Vec<Message> = (0..1000).map(|i| Message::user(format!("{i} {}", "word ".repeat(1000)))).collect();
     let prompt = render(CHATML, &messages);
