@@ -6,7 +6,7 @@
 
 use half::f16;
 
-use crate::simd::Simd;
+use crate::simd::{LANES, Simd};
 
 /// A quantized format as the integer kernels see it.
 pub(crate) trait Codes: 'static {
@@ -26,8 +26,9 @@ pub(crate) trait Codes: 'static {
     /// A row's blocks.
     fn blocks(row: &[u8]) -> &[Self::Block];
 
-    /// The scales [groups * SCALES] and offsets [groups] of a block; offsets are left alone where there are none.
-    fn scales(block: &Self::Block, scales: &mut [f32], offsets: &mut [f32]);
+    /// The scales [groups * SCALES] and offsets [groups] of a row's blocks, with room for whole vectors after them;
+    /// offsets are left alone where there are none.
+    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]);
 
     /// The 32 codes of one group of a block, in the order of the weights.
     fn group<S: Simd>(s: S, block: &Self::Block, group: usize) -> S::B;
@@ -46,6 +47,27 @@ fn f16_to_f32(bits: u16) -> f32 {
     let infinite_or_nan = (bits & 0x7c00) == 0x7c00;
     let magnitude = if infinite_or_nan { f16::from_bits(bits & 0x7fff).to_f32() } else { magnitude };
     if bits & 0x8000 == 0 { magnitude } else { -magnitude }
+}
+
+/// The half floats at `at` of every block, widened eight at a time; zeros fill the last vector.
+#[inline(always)]
+fn half_of_each<S: Simd, const BYTES: usize>(s: S, blocks: &[[u8; BYTES]], at: usize, to: &mut [f32]) {
+    for (blocks, to) in blocks.chunks(LANES).zip(to.as_chunks_mut::<LANES>().0) {
+        let mut halves = [0u8; 2 * LANES];
+        for (half, block) in halves.as_chunks_mut::<2>().0.iter_mut().zip(blocks) {
+            *half = [block[at], block[at + 1]];
+        }
+        s.store(s.load_f16_bytes(&halves), to);
+    }
+}
+
+/// Each number times `factor`.
+#[inline(always)]
+fn times<S: Simd>(s: S, from: &[f32], factor: f32, to: &mut [f32]) {
+    let factor = s.splat(factor);
+    for (from, to) in from.as_chunks::<LANES>().0.iter().zip(to.as_chunks_mut::<LANES>().0) {
+        s.store(s.mul(s.load(from), factor), to);
+    }
 }
 
 /// Sixteen bytes of a block from `at`.
@@ -77,9 +99,9 @@ impl Codes for Q4_0 {
         row.as_chunks().0
     }
     #[inline(always)]
-    fn scales(block: &Self::Block, scales: &mut [f32], offsets: &mut [f32]) {
-        scales[0] = half_at(block, 0);
-        offsets[0] = -8.0 * scales[0];
+    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]) {
+        half_of_each(s, blocks, 0, scales);
+        times(s, scales, -8.0, offsets);
     }
     #[inline(always)]
     fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
@@ -103,9 +125,9 @@ impl Codes for Q4_1 {
         row.as_chunks().0
     }
     #[inline(always)]
-    fn scales(block: &Self::Block, scales: &mut [f32], offsets: &mut [f32]) {
-        scales[0] = half_at(block, 0);
-        offsets[0] = half_at(block, 2);
+    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]) {
+        half_of_each(s, blocks, 0, scales);
+        half_of_each(s, blocks, 2, offsets);
     }
     #[inline(always)]
     fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
@@ -129,9 +151,9 @@ impl Codes for Q5_0 {
         row.as_chunks().0
     }
     #[inline(always)]
-    fn scales(block: &Self::Block, scales: &mut [f32], offsets: &mut [f32]) {
-        scales[0] = half_at(block, 0);
-        offsets[0] = -16.0 * scales[0];
+    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]) {
+        half_of_each(s, blocks, 0, scales);
+        times(s, scales, -16.0, offsets);
     }
     #[inline(always)]
     fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
@@ -156,8 +178,8 @@ impl Codes for Q8_0 {
         row.as_chunks().0
     }
     #[inline(always)]
-    fn scales(block: &Self::Block, scales: &mut [f32], _offsets: &mut [f32]) {
-        scales[0] = half_at(block, 0);
+    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], _offsets: &mut [f32]) {
+        half_of_each(s, blocks, 0, scales);
     }
     #[inline(always)]
     fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
@@ -182,19 +204,22 @@ impl Codes for Q4K {
         row.as_chunks().0
     }
     #[inline(always)]
-    fn scales(block: &Self::Block, scales: &mut [f32], offsets: &mut [f32]) {
-        let (d, dmin) = (half_at(block, 0), half_at(block, 2));
-        let packed = &block[4..16];
-        for group in 0..8 {
-            // The first four pairs have six bits each in their own bytes; the last four borrow two bits from there.
-            let (scale, minimum) = if group < 4 {
-                (packed[group] & 63, packed[group + 4] & 63)
-            } else {
-                let low = packed[group + 4];
-                ((low & 15) | (packed[group - 4] >> 6 << 4), (low >> 4) | (packed[group] >> 6 << 4))
-            };
-            scales[group] = d * f32::from(scale);
-            offsets[group] = -dmin * f32::from(minimum);
+    fn scales<S: Simd>(_: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]) {
+        let places = scales.as_chunks_mut::<8>().0.iter_mut().zip(offsets.as_chunks_mut::<8>().0);
+        for (block, (scales, offsets)) in blocks.iter().zip(places) {
+            let (d, dmin) = (half_at(block, 0), half_at(block, 2));
+            let packed = &block[4..16];
+            for group in 0..8 {
+                // The first four pairs have six bits each in their own bytes; the last four borrow two bits from there.
+                let (scale, minimum) = if group < 4 {
+                    (packed[group] & 63, packed[group + 4] & 63)
+                } else {
+                    let low = packed[group + 4];
+                    ((low & 15) | (packed[group - 4] >> 6 << 4), (low >> 4) | (packed[group] >> 6 << 4))
+                };
+                scales[group] = d * f32::from(scale);
+                offsets[group] = -dmin * f32::from(minimum);
+            }
         }
     }
     #[inline(always)]
@@ -221,10 +246,12 @@ impl Codes for Q6K {
         row.as_chunks().0
     }
     #[inline(always)]
-    fn scales(block: &Self::Block, scales: &mut [f32], _offsets: &mut [f32]) {
-        let d = half_at(block, 208);
-        for (scale, &code) in scales.iter_mut().zip(&block[192..208]) {
-            *scale = d * f32::from(code as i8);
+    fn scales<S: Simd>(_: S, blocks: &[Self::Block], scales: &mut [f32], _offsets: &mut [f32]) {
+        for (block, scales) in blocks.iter().zip(scales.as_chunks_mut::<16>().0) {
+            let d = half_at(block, 208);
+            for (scale, &code) in scales.iter_mut().zip(&block[192..208]) {
+                *scale = d * f32::from(code as i8);
+            }
         }
     }
     #[inline(always)]

@@ -59,14 +59,10 @@ fn row_tile<S: Simd, C: Codes, const R: usize>(s: S, job: &Job<'_>, coded: &Code
     let Scratch { codes, scales, offsets, .. } = scratch;
 
     for r in 0..R {
-        let scales = scales[r * padded * 2..].chunks_exact_mut(C::GROUPS * C::SCALES);
-        let offsets = offsets[r * padded..].chunks_exact_mut(C::GROUPS);
-        for ((block, scales), offsets) in blocks[r].iter().zip(scales).zip(offsets) {
-            C::scales(block, scales, offsets);
-        }
-    }
-    for r in 0..R {
-        offsets[r * padded + groups..(r + 1) * padded].fill(0.0);
+        let (scales, offsets) = (&mut scales[r * padded * 2..][..padded * 2], &mut offsets[r * padded..][..padded]);
+        C::scales(s, blocks[r], scales, offsets);
+        // Zeros where the activations' sums are padding.
+        offsets[groups..].fill(0.0);
     }
     let row_scales: [RowScales<'_>; R] = std::array::from_fn(|r| RowScales {
         scales: &scales[r * padded * 2..][..groups * C::SCALES],
