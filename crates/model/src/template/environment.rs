@@ -1,6 +1,7 @@
 //! The template engine, set up as Hugging Face sets up Jinja2 for chat templates.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 
 use jiff::ZonedDateTime;
 use minijinja::syntax::SyntaxConfig;
@@ -8,8 +9,10 @@ use minijinja::value::{Kwargs, Object, ValueKind, from_args};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
 use minijinja_contrib::pycompat;
 
+use super::bounds::{bound_filters, charge_text, charged_items};
 use super::marks::Marks;
 use super::python::{self, JsonStyle, Scope};
+use super::stack;
 
 /// Name of the one template in an environment.
 pub(super) const TEMPLATE: &str = "chat_template";
@@ -40,8 +43,14 @@ impl std::error::Error for Refusal {}
 /// An environment that holds `source` as [`TEMPLATE`].
 ///
 /// # Errors
-/// Where `source` is no template.
+/// Where `source` is no template, or takes too long to read.
 pub(super) fn environment(source: &str) -> Result<Environment<'static>, Error> {
+    let source = super::source::without_generation_tags(source);
+    stack::run(stack::bytes_to_read(&source), &AtomicBool::new(false), move || read(source))
+}
+
+/// See [`environment`]; needs the stack for it.
+fn read(source: String) -> Result<Environment<'static>, Error> {
     let mut environment = Environment::new();
     environment.set_syntax(
         SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(false).build()?,
@@ -50,12 +59,13 @@ pub(super) fn environment(source: &str) -> Result<Environment<'static>, Error> {
     environment.set_recursion_limit(100);
     environment.set_unknown_method_callback(method);
     environment.set_formatter(print);
+    bound_filters(&mut environment);
     environment.add_filter("tojson", to_json);
     environment.add_filter("string", |state: &State, value: &Value| python_str(state, value));
     environment.add_test("iterable", is_iterable);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
-    environment.add_template_owned(TEMPLATE, super::source::without_generation_tags(source))?;
+    environment.add_template_owned(TEMPLATE, source)?;
     Ok(environment)
 }
 
@@ -70,7 +80,7 @@ fn with_scope<R>(state: &State, write: impl FnOnce(&Scope<'_>) -> R) -> R {
 /// Prints a value as Python's `str` does.
 fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
     match value.kind() {
-        ValueKind::Seq | ValueKind::Map | ValueKind::Number => {
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::Number => {
             let text = python_str(state, value)?;
             out.write_str(text.as_str().unwrap_or_default()).map_err(Error::from)
         }
@@ -89,16 +99,17 @@ fn is_iterable(value: &Value) -> bool {
 }
 
 /// `raise_exception(MESSAGE)`: the template refuses the conversation.
-fn raise_exception(message: String) -> Result<Value, Error> {
+fn raise_exception(state: &State, message: &Value) -> Result<Value, Error> {
+    let message = python_str(state, message)?.to_string();
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Refusal(message)))
 }
 
 /// `strftime_now(FORMAT)`: the date and time of the render.
-fn strftime_now(state: &State, format: String) -> Result<String, Error> {
+fn strftime_now(state: &State, format: &str) -> Result<String, Error> {
     let clock = state.lookup(CLOCK);
     let clock = clock.as_ref().and_then(|clock| clock.downcast_object_ref::<Clock>());
     let clock = clock.ok_or_else(|| Error::new(ErrorKind::InvalidOperation, "strftime_now: there is no clock"))?;
-    jiff::fmt::strtime::format(&format, &clock.0)
+    jiff::fmt::strtime::format(format, &clock.0)
         .map_err(|error| Error::new(ErrorKind::InvalidOperation, format!("strftime_now({format:?}): {error}")))
 }
 
@@ -162,6 +173,15 @@ fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> 
             let (suffix,): (&str,) = from_args(arguments)?;
             Ok(Value::from(text.strip_suffix(suffix).unwrap_or(text)))
         }
-        _ => pycompat::unknown_method_callback(state, value, name, arguments),
+        (Some(_), "join") => {
+            let (list,): (&Value,) = from_args(arguments)?;
+            pycompat::unknown_method_callback(state, value, name, &[charged_items(state, list)?])
+        }
+        _ => {
+            for argument in arguments.iter().filter(|_| name == "format") {
+                charge_text(state, argument, 0)?;
+            }
+            pycompat::unknown_method_callback(state, value, name, arguments)
+        }
     }
 }

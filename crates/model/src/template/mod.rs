@@ -28,21 +28,25 @@
 //!
 //! # Limits
 //!
-//! A template comes from a stranger's file. What a render may cost grows with the messages (`FUEL_*`), and bounds time and
-//! memory; recursion is bounded, and a template can reach neither files nor network.
+//! A template comes from a stranger's file. Its length is bounded, and so is the time for reading and for rendering it; stacks
+//! are large enough for whatever it nests (`stack.rs`). What a rendering may cost grows with the messages (`FUEL_*`), and bounds
+//! what filters and methods make (`bounds.rs`, which also says what stays open). A template can reach neither files nor network.
 
+mod bounds;
 mod environment;
+#[cfg(test)]
+mod limits_tests;
 mod marks;
 mod message;
 mod python;
 mod repair;
 mod source;
+mod stack;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use jiff::ZonedDateTime;
 use minijinja::{Environment, ErrorKind};
@@ -56,6 +60,7 @@ use crate::tokenizer::Tokenizer;
 use environment::{MARKS, Refusal, TEMPLATE, environment};
 use marks::Marks;
 use message::{Context, Unusable, Variables};
+use stack::MOST_FUEL;
 
 /// A piece of a rendered prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +106,7 @@ const DEFAULT_KEY: &str = "tokenizer.chat_template";
 const TOOL_USE_KEY: &str = "tokenizer.chat_template.tool_use";
 
 /// The longest template that is read. The longest known one has about 60 thousand bytes.
-const LONGEST_SOURCE_BYTES: usize = 1 << 20;
+const LONGEST_SOURCE_BYTES: usize = 128 << 10;
 
 /// What a render may cost: about one unit for each instruction, and for each 64 bytes that are made.
 const FUEL: u64 = 500_000;
@@ -110,21 +115,9 @@ const FUEL_PER_BYTE: u64 = 1;
 /// More for each message.
 const FUEL_PER_MESSAGE: u64 = 2_000;
 
-/// What a render may cost at most, for which the stack has 1 GiB of address space.
-const MOST_FUEL: u64 = ((1 << 30) - STACK_BYTES as u64) / STACK_BYTES_PER_FUEL as u64;
-
 /// The most bytes that all messages, tools and documents may have: more than any context holds, and few enough for
 /// [`MOST_FUEL`] to let a template copy them several times.
 const MOST_BYTES: usize = 5 << 20;
-
-/// Values that a template nests need the stack when they are printed or dropped, and a template can nest one level for each
-/// unit of fuel or two. So it runs on a stack of its own, of this size and more for each unit; what is not used takes no memory.
-const STACK_BYTES: usize = 15 << 20;
-/// See [`STACK_BYTES`].
-const STACK_BYTES_PER_FUEL: usize = 512;
-
-/// How long one rendering may take. Templates take milliseconds, also on slow devices.
-const DEADLINE: Duration = Duration::from_secs(5);
 
 /// The chat template of a model.
 #[derive(Debug)]
@@ -307,37 +300,16 @@ impl ChatTemplate {
 
 type Rendered = std::result::Result<String, minijinja::Error>;
 
-/// Renders on a stack that is large enough for whatever `fuel` can build, for at most [`DEADLINE`].
+/// Renders on a stack that is large enough for whatever `fuel` can build, before the deadline.
 ///
 /// Fuel counts steps, and single steps of a hostile template (comparing a list that contains itself twice, thirty times over)
-/// can take for ever. Such a thread cannot be stopped; it is given up, and ends with the program. `is_given_up` remembers it.
+/// can take for ever. `is_given_up` remembers one that did.
 fn run(mut environment: Environment<'static>, context: &Context, fuel: u64, is_given_up: &AtomicBool) -> Rendered {
-    let failed = |message: String| Err(minijinja::Error::new(ErrorKind::InvalidOperation, message));
-    let given_up = || failed(format!("the template was still running after {} s and was given up", DEADLINE.as_secs()));
-    if is_given_up.load(Ordering::SeqCst) {
-        return given_up();
-    }
     environment.set_fuel(Some(fuel));
     let value = context.value.clone();
-    let (send, receive) = mpsc::sync_channel(1);
-    let render = move || {
-        let rendered = environment.get_template(TEMPLATE).and_then(|template| template.render(value));
-        // Nobody listens any more when the deadline is over.
-        let _ = send.send(rendered);
-    };
-    let stack_bytes = usize::try_from(fuel).unwrap_or(usize::MAX).saturating_mul(STACK_BYTES_PER_FUEL);
-    let builder = std::thread::Builder::new().stack_size(stack_bytes.saturating_add(STACK_BYTES));
-    if let Err(error) = builder.spawn(render) {
-        return failed(format!("no stack of {stack_bytes} bytes for the template: {error}"));
-    }
-    match receive.recv_timeout(DEADLINE) {
-        Ok(rendered) => rendered,
-        Err(mpsc::RecvTimeoutError::Disconnected) => failed("the template engine panicked".to_owned()),
-        Err(mpsc::RecvTimeoutError::Timeout) => {
-            is_given_up.store(true, Ordering::SeqCst);
-            given_up()
-        }
-    }
+    stack::run(stack::bytes_to_render(fuel), is_given_up, move || {
+        environment.get_template(TEMPLATE).and_then(|template| template.render(value))
+    })
 }
 
 /// Whether the parts together are `text`.

@@ -34,7 +34,7 @@ pub(super) struct JsonStyle {
 
 /// `json.dumps(value)`.
 pub(super) fn to_json(value: &Value, style: &JsonStyle, scope: &Scope<'_>) -> Result<String, Error> {
-    let mut writer = JsonWriter { style, scope, out: String::new() };
+    let mut writer = JsonWriter { style, scope, out: String::new(), charged: 0 };
     writer.value(value, 0)?;
     Ok(writer.out)
 }
@@ -43,21 +43,27 @@ struct JsonWriter<'a> {
     style: &'a JsonStyle,
     scope: &'a Scope<'a>,
     out: String,
+    /// Bytes of `out` that were charged for.
+    charged: usize,
 }
 
 impl JsonWriter<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         check_depth(depth)?;
-        let before = self.out.len();
         match value.kind() {
             ValueKind::String => self.string(value.as_str().unwrap_or_default()),
             ValueKind::Seq | ValueKind::Iterable => self.list(value, depth)?,
             ValueKind::Map => self.map(value, depth)?,
             _ => self.out.push_str(&scalar(value)?),
         }
-        // Lists and maps were charged for their items already; their brackets are what is new.
-        let is_leaf = !matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map);
-        (self.scope.charge)(if is_leaf { self.out.len() - before } else { 2 })
+        self.settle()
+    }
+
+    /// Charges for what was written since the last time: after each value, with the separators before it.
+    fn settle(&mut self) -> Result<(), Error> {
+        let new = self.out.len() - self.charged;
+        self.charged = self.out.len();
+        (self.scope.charge)(new)
     }
 
     fn list(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
@@ -79,6 +85,7 @@ impl JsonWriter<'_> {
                 ValueKind::String => key.as_str().unwrap_or_default().to_owned(),
                 _ => scalar(&key)?,
             };
+            (self.scope.charge)(name.len())?;
             entries.push((name, value.get_item(&key)?));
         }
         if self.style.sort_keys {
@@ -207,7 +214,9 @@ pub(super) fn float(number: f64) -> String {
 pub(super) fn to_str(value: &Value, scope: &Scope<'_>) -> Result<String, Error> {
     let mut out = String::new();
     match value.kind() {
-        ValueKind::Seq | ValueKind::Map | ValueKind::Number => push_repr(value, scope, &mut out, 0)?,
+        ValueKind::Seq | ValueKind::Iterable | ValueKind::Map | ValueKind::Number => {
+            push_repr(value, scope, &mut out, 0)?
+        }
         _ => out = value.to_string(),
     }
     Ok(out)
@@ -220,7 +229,7 @@ fn push_repr(value: &Value, scope: &Scope<'_>, out: &mut String, depth: usize) -
     match value.kind() {
         ValueKind::String => push_repr_of_string(value.as_str().unwrap_or_default(), scope.marks, out),
         ValueKind::Number if !value.is_integer() => out.push_str(&float(f64::try_from(value.clone())?)),
-        ValueKind::Seq => {
+        ValueKind::Seq | ValueKind::Iterable => {
             let (open, close) = if value.is_tuple() { ('(', ')') } else { ('[', ']') };
             out.push(open);
             let mut count = 0;

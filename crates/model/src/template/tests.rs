@@ -1,5 +1,7 @@
 //! Who wrote which part of a prompt, and what templates may and may not do.
 
+use std::sync::atomic::Ordering;
+
 use serde_json::json;
 
 use super::*;
@@ -9,7 +11,7 @@ use crate::gguf::{Metadata, StringArray};
 const CHATML: &str = "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] | trim \
                       + '<|im_end|>' + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}";
 
-fn template(source: &str) -> ChatTemplate {
+pub(super) fn template(source: &str) -> ChatTemplate {
     ChatTemplate::new(source, "<s>", "</s>").unwrap()
 }
 
@@ -288,7 +290,10 @@ fn messages_beyond_all_bounds_are_refused_with_the_bound() {
     let error = template(CHATML).render(&more, &RenderOptions::default()).unwrap_err().to_string();
     assert_eq!(error, "chat template: the messages together have more than 5 MiB of text");
     assert_eq!(MOST_BYTES, 5 << 20, "the number that the message gives");
-    assert!(MOST_FUEL as usize * STACK_BYTES_PER_FUEL + STACK_BYTES <= 1 << 30);
+    assert!(
+        stack::bytes_to_render(MOST_FUEL) <= 1 << 30
+            && stack::bytes_to_read(&"x".repeat(LONGEST_SOURCE_BYTES)) <= 1 << 30
+    );
 }
 
 #[test]
@@ -359,9 +364,6 @@ fn errors_say_what_and_where() {
     assert!(error("a\n{{ messages[0]['role'] }}").contains(":2"), "{}", error("a\n{{ messages[0]['role'] }}"));
     assert!(error("{{ 'x' | no_such_filter }}").contains("no_such_filter"));
     assert!(error("{{ strftime_now('%!') }}").contains("strftime_now"));
-    assert!(
-        ChatTemplate::new(&"x".repeat(LONGEST_SOURCE_BYTES + 1), "", "").unwrap_err().to_string().contains("bytes")
-    );
 }
 
 #[test]
