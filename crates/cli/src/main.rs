@@ -22,6 +22,7 @@ mod output;
 mod talk;
 
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -32,7 +33,10 @@ fn main() -> ExitCode {
     let cli = args::Cli::parse();
     hide_backtraces();
     logging::start();
-    match commands::run(cli.command, &cli.common) {
+    let ran = panic::catch_unwind(AssertUnwindSafe(|| commands::run(cli.command, &cli.common)));
+    // A panic was told where it happened; it may have been in another thread, whose work failed with it.
+    let Ok(result) = ran else { return ExitCode::FAILURE };
+    match result {
         Ok(code) => code,
         // `duan ... | head` has read enough: nothing failed.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
@@ -65,7 +69,7 @@ fn hide_backtraces() {
     if std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0") {
         return;
     }
-    std::panic::set_hook(Box::new(|panic| {
+    panic::set_hook(Box::new(|panic| {
         let message = panic.payload_as_str().unwrap_or("no message");
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         say(&format!(
@@ -73,6 +77,29 @@ fn hide_backtraces() {
              (RUST_BACKTRACE=1 tells more)",
             style::on_one_line(message)
         ));
-        std::process::exit(1);
+        if ends_program(std::thread::current().name()) {
+            std::process::exit(1);
+        }
     }));
+}
+
+/// Whether a panic of the thread of this name ends the program. Those who wait for other threads say what failed with them:
+/// the template engine's panic, for example, is an error of the answer and not the end of the conversation.
+fn ends_program(thread: Option<&str>) -> bool {
+    thread == Some("main")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_main_thread_ends_the_program() {
+        assert!(ends_program(Some("main")));
+        let named = std::thread::Builder::new().name("worker".to_owned()).spawn(|| {
+            assert!(!ends_program(std::thread::current().name()));
+        });
+        named.unwrap().join().unwrap();
+        assert!(!std::thread::spawn(|| ends_program(std::thread::current().name())).join().unwrap());
+    }
 }
