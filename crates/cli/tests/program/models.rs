@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::common::Home;
+use crate::common::{Home, ran};
 use serde_json::json;
 
 /// A template that shows every role, in the words that the tiny vocabulary knows.
@@ -165,6 +165,88 @@ fn inspect_tells_what_is_in_the_file() {
     assert!(page.done().contains("blk.0.attn_q.weight") && page.stdout.contains("gemma3.block_count"), "{page:?}");
     assert!(page.stdout.contains("runs: yes"), "{page:?}");
     assert!(page.stdout.lines().all(|line| line == line.trim_end()));
+}
+
+#[test]
+fn inspect_says_what_a_template_is_worth() {
+    let home = Home::new();
+    for (template, is_ready, word) in [
+        (TEMPLATE, true, "chat          has a template\n"),
+        ("{% if %}", false, "has a template that cannot be used: tokenizer.chat_template: "),
+        (" \n", false, "no template: continues text"),
+    ] {
+        let model = home.chat_fixture("smollm2", template);
+        let page = home.run(&["inspect", model]);
+        assert!(page.done().contains(word) && page.stdout.contains("runs: yes"), "{page:?}");
+        let json = home.run(&["inspect", model, "--json"]).json();
+        assert_eq!(json["chat_template"], is_ready);
+        assert_eq!(json["chat_template_error"].is_string(), word.contains("cannot"), "{json}");
+    }
+}
+
+#[test]
+fn inspect_lists_tensors_that_are_not_used() {
+    let home = Home::new();
+    // Two layers are there, and the file says that it has one.
+    let model = home.changed_fixture("short.gguf", "smollm2", &[("llama.block_count", 1u32.into())], |_| Some(0));
+    let json = home.run(&["inspect", model, "--json"]).json();
+    let unused: Vec<&str> =
+        json["unused_tensors"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert!(unused.len() >= 9 && unused.iter().all(|name| !name.starts_with("blk.0.")), "{unused:?}");
+    let page = home.run(&["inspect", model]);
+    let line = page.done().lines().find(|line| line.starts_with("not used")).unwrap();
+    assert!(line.contains(&format!("{} tensors: {}, ", unused.len(), unused[0])) && line.ends_with(", ..."), "{line}");
+    assert!(page.stdout.contains("runs: yes"), "{page:?}");
+}
+
+#[test]
+fn inspect_says_in_one_line_why_a_file_cannot_run() {
+    const I32: u32 = 26;
+    let home = Home::new();
+    let missing = |name: &str| if name == "blk.0.attn_q.weight" { None } else { Some(0) };
+    let odd = |name: &str| Some(if name == "blk.0.attn_norm.weight" { I32 } else { 0 });
+    let cases = [
+        (home.changed_fixture("missing.gguf", "smollm2", &[], missing), "blk.0.attn_q.weight"),
+        (home.changed_fixture("type.gguf", "smollm2", &[], odd), "I32"),
+        (
+            home.changed_fixture("family.gguf", "smollm2", &[("general.architecture", "lhama".into())], |_| Some(0)),
+            "lhama",
+        ),
+    ];
+    for (model, word) in cases {
+        let page = home.run(&["inspect", model]);
+        let reasons: Vec<&str> = page.done().lines().filter(|line| line.starts_with("runs: ")).collect();
+        assert!(reasons.len() == 1 && reasons[0].starts_with("runs: no, ") && reasons[0].contains(word), "{page:?}");
+        assert!(home.run(&["complete", model, "-p", "a"]).failed().contains(word));
+    }
+}
+
+#[test]
+fn the_environment_chooses_the_instruction_set() {
+    let home = Home::new();
+    let model = home.fixture("smollm2");
+    let with = |isa: &str, arguments: &[&str]| ran(home.command(arguments).env("DUAN_ISA", isa).output().unwrap());
+    let json = with("scalar", &["complete", model, "-p", "the cat", "-n", "4", "--temp", "0", "--json"]).json();
+    assert_eq!(json["prompt_tokens"], home.run(&["tokenize", model, "the cat"]).done().split(' ').count());
+    assert!(with("scalar", &["devices"]).done().contains("scalar"));
+    for arguments in [&["complete", model, "-p", "the cat"][..], &["chat", model, "-p", "the cat"]] {
+        let refused = with("sse9", arguments);
+        let line = refused.failed();
+        assert!(line.contains("sse9") && line.contains("scalar"), "{line}");
+    }
+}
+
+#[test]
+fn a_context_that_no_memory_holds_is_refused_with_the_numbers() {
+    let home = Home::new();
+    let keys = [("llama.context_length", u32::MAX.into())];
+    let model = home.changed_fixture("long.gguf", "smollm2", &keys, |_| Some(0));
+    let context = u32::MAX.to_string();
+    let ran = home.run(&["complete", model, "-p", "the cat", "--context", &context]);
+    let line = ran.failed();
+    assert!(line.contains("the model needs") && line.contains("MiB") && line.contains(&context), "{line}");
+    let page = home.run(&["inspect", model, "--context", &context]);
+    assert!(page.done().contains("does not fit") && page.stdout.contains("runs: no, it needs more memory"), "{page:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use duan::model::gguf::{Array, GgufFile, Value as Entry};
 use duan::model::tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
 
-use super::{Findings, Need, TypeRow};
+use super::{Chat, Findings, Need, TypeRow};
 
 /// Arrays of more items are told by type and length only: a vocabulary has a hundred thousand.
 const WHOLE_ARRAY_ITEMS: usize = 64;
@@ -34,11 +34,16 @@ pub(super) fn document(found: &Findings) -> Value {
         "types": found.types.iter().map(type_json).collect::<Vec<_>>(),
         "config": found.model.as_ref().map(|model| config_json(&model.config)),
         "tokenizer": found.tokenizer.as_ref().map(tokenizer_json),
-        "chat_template": found.has_template,
+        "chat_template": matches!(found.chat, Chat::Ready),
+        "chat_template_error": match &found.chat {
+            Chat::Broken(error) => Some(error),
+            Chat::None | Chat::Ready => None,
+        },
         "need": found.need.as_ref().map(need_json),
         "runs": found.problems.is_empty(),
         "problems": found.problems,
         "warnings": found.warnings,
+        "unused_tensors": found.model.as_ref().map(|model| &model.unused_tensors),
         "metadata": metadata_json(file),
         "tensors": tensors,
     })

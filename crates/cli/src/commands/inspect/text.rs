@@ -3,7 +3,7 @@
 use duan::model::config::ModelConfig;
 use duan::model::gguf::{GgufFile, Value};
 
-use super::{Findings, Need, TypeRow};
+use super::{Chat, Findings, Need, TypeRow};
 use crate::output::style::{on_one_line, shortened};
 use crate::output::units::{ByteUnit, bytes_text, counted, grouped};
 use crate::output::{Align, Table};
@@ -44,9 +44,25 @@ fn facts_of(found: &Findings) -> Vec<(&'static str, String)> {
         let pre = text("tokenizer.ggml.pre").map_or(String::new(), |pre| format!(", {pre}"));
         facts.push(("vocabulary", format!("{} ({kind}{pre})", counted(tokenizer.vocab_size(), "token"))));
     }
-    let chat = if found.has_template { "has a template" } else { "no template: continues text, see `duan complete`" };
-    facts.push(("chat", chat.to_owned()));
+    let chat = match &found.chat {
+        Chat::Ready => "has a template".to_owned(),
+        Chat::None => "no template: continues text, see `duan complete`".to_owned(),
+        Chat::Broken(error) => format!("has a template that cannot be used: {}", on_one_line(error)),
+    };
+    facts.push(("chat", chat));
+    let unused = found.model.as_ref().map_or(&[][..], |model| &model.unused_tensors);
+    if !unused.is_empty() {
+        facts.push(("not used", unused_text(unused)));
+    }
     facts
+}
+
+/// Tensors that the forward pass leaves alone: their number and the first names.
+fn unused_text(names: &[String]) -> String {
+    const SHOWN: usize = 4;
+    let shown: Vec<String> = names.iter().take(SHOWN).map(|name| shortened(&on_one_line(name), 60)).collect();
+    let more = if names.len() > SHOWN { ", ..." } else { "" };
+    format!("{}: {}{more}", counted(names.len(), "tensor"), shown.join(", "))
 }
 
 fn config_facts(config: &ModelConfig) -> Vec<(&'static str, String)> {
