@@ -1,5 +1,5 @@
 """Writes the first inputs of the fuzz target `model` into fuzz/corpus/model: every tiny model of the crate duan-backend, as it
-is, and with a chat template and without most of its weights' bytes being anything but zero.
+is, and again with a chat template and with zeros for weights.
 
 Needs nothing but Python. Run from anywhere."""
 
