@@ -53,11 +53,12 @@ fn f16_to_f32(bits: u16) -> f32 {
 #[inline(always)]
 fn half_of_each<S: Simd, const BYTES: usize>(s: S, blocks: &[[u8; BYTES]], at: usize, to: &mut [f32]) {
     for (blocks, to) in blocks.chunks(LANES).zip(to.as_chunks_mut::<LANES>().0) {
-        let mut halves = [0u8; 2 * LANES];
-        for (half, block) in halves.as_chunks_mut::<2>().0.iter_mut().zip(blocks) {
-            *half = [block[at], block[at + 1]];
+        // Put together in registers: a vector load of what was just stored piece by piece would wait for the stores.
+        let mut halves = 0u128;
+        for (index, block) in blocks.iter().enumerate() {
+            halves |= u128::from(u16::from_le_bytes([block[at], block[at + 1]])) << (16 * index);
         }
-        s.store(s.load_f16_bytes(&halves), to);
+        s.store(s.load_f16_bytes(&halves.to_le_bytes()), to);
     }
 }
 

@@ -15,6 +15,9 @@ use crate::simd::{LANES, Simd, Task};
 /// Rows of weights that a tile takes at once.
 const TILE_ROWS: usize = 4;
 
+/// What the memory hands out at once.
+const CACHE_LINE_BYTES: usize = 64;
+
 /// Computes rows `rows` of a matrix for all tokens of the job.
 pub(crate) struct Rows<'a, C> {
     pub(crate) job: &'a Job<'a>,
@@ -70,7 +73,8 @@ fn row_tile<S: Simd, C: Codes, const R: usize>(s: S, job: &Job<'_>, coded: &Code
     });
 
     if job.tokens == 1 {
-        let sums = from_blocks::<S, C, R>(s, blocks, row_scales, coded.row(0));
+        let next = matrix.bytes().get((row + R) * matrix.row_bytes()..).unwrap_or(&[]);
+        let sums = from_blocks::<S, C, R>(s, blocks, row_scales, coded.row(0), next);
         return job.store(row, 0, &sums);
     }
 
@@ -111,18 +115,24 @@ fn group_scale<S: Simd, C: Codes>(s: S, row: RowScales<'_>, group: usize) -> S::
     if C::SCALES == 2 { s.halves(row.scales[2 * group], row.scales[2 * group + 1]) } else { s.splat(row.scales[group]) }
 }
 
-/// `R` rows for one token, straight from the blocks.
+/// `R` rows for one token, straight from the blocks. Meanwhile the cache is asked for `next`, the bytes of the rows after
+/// them: as many for each group as the group itself has.
 #[inline(always)]
 fn from_blocks<S: Simd, C: Codes, const R: usize>(
     s: S,
     blocks: [&[C::Block]; R],
     rows: [RowScales<'_>; R],
     token: CodedRow<'_>,
+    next: &[u8],
 ) -> [f32; R] {
+    let group_bytes = R * size_of::<C::Block>() / C::GROUPS;
     let mut lanes = [s.splat(0.0); R];
     for block in 0..blocks[0].len() {
         for inner in 0..C::GROUPS {
             let group = block * C::GROUPS + inner;
+            for line in (0..group_bytes).step_by(CACHE_LINE_BYTES) {
+                s.prefetch(next, group * group_bytes + line);
+            }
             let activations = s.load_codes(&token.codes[group]);
             let scale = s.splat(token.scales[group]);
             for r in 0..R {

@@ -55,6 +55,11 @@ macro_rules! instruction_set {
             }
 
             #[inline(always)]
+            fn prefetch(self, bytes: &[u8], offset: usize) {
+                // A prefetch is a hint that cannot fault, whatever the address.
+                intrinsic!(_mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast()))
+            }
+            #[inline(always)]
             fn splat(self, x: f32) -> __m256 {
                 intrinsic!(_mm256_set1_ps(x))
             }

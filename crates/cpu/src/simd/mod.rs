@@ -46,6 +46,9 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     /// Runs `task` compiled for this instruction set.
     fn vectorize<T: Task>(self, task: T) -> T::Output;
 
+    /// Asks the cache for the line `offset` bytes after the start of `bytes`, which may lie beyond them.
+    fn prefetch(self, bytes: &[u8], offset: usize);
+
     fn splat(self, x: f32) -> Self::F;
     fn load(self, from: &[f32; LANES]) -> Self::F;
     fn store(self, x: Self::F, to: &mut [f32; LANES]);

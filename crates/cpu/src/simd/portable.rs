@@ -40,6 +40,8 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
+    fn prefetch(self, _: &[u8], _: usize) {}
+    #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         [x; LANES]
     }
