@@ -12,7 +12,7 @@ use std::path::Path;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{file}: cannot {action}: {source}")]
+    #[error("{file}: cannot {action}: {source}; {}", remedy_of_system(source))]
     Io {
         /// The file, as the user named it.
         file: String,
@@ -96,7 +96,10 @@ pub enum Error {
         remedy: String,
     },
     /// The chat template itself refuses the messages, as templates do where roles do not alternate.
-    #[error("{template} refuses: {message}")]
+    #[error(
+        "{template} refuses: {message}; leave out what it names (templates take a system prompt or two turns of one side \
+         for granted, or not at all), or use another model"
+    )]
     Refused {
         /// Which template: file and key.
         template: String,
@@ -154,6 +157,13 @@ impl Error {
         Error::Template { template: template.into(), message: message.into() }
     }
 
+    /// The same error with the remedy for files that cannot be helped, where none stands there yet: what is wrong with such a
+    /// file, its maker has to change.
+    #[must_use]
+    pub fn or_from_another_source(self) -> Error {
+        self.with_remedy("the file is damaged, or made by a tool that does it differently; get it from another source")
+    }
+
     /// The same error with what to do about it, where the variant has a place for it and none stands there yet.
     #[must_use]
     pub fn with_remedy(mut self, text: impl Into<String>) -> Error {
@@ -168,6 +178,17 @@ impl Error {
 
 fn remedy_or_nothing(remedy: &str) -> String {
     if remedy.is_empty() { String::new() } else { format!("; {remedy}") }
+}
+
+/// What to do when the system refuses to open or read a file.
+fn remedy_of_system(source: &std::io::Error) -> &'static str {
+    match source.kind() {
+        std::io::ErrorKind::NotFound => "check the folder and the name of the file",
+        std::io::ErrorKind::PermissionDenied => "make it readable for this user",
+        std::io::ErrorKind::IsADirectory | std::io::ErrorKind::NotADirectory => "name the file itself",
+        std::io::ErrorKind::OutOfMemory => "close other programs, or use a smaller model",
+        _ => "check the disk or the network that it lies on, and try again",
+    }
 }
 
 /// Text from a file as it may stand in a message: control characters escaped, cut after 80 characters.
@@ -211,6 +232,20 @@ mod tests {
         let long = quoted(&"字".repeat(1000));
         assert_eq!(long, format!("{}... (3000 bytes)", "字".repeat(80)));
         assert_eq!(quoted(&"x".repeat(80)), "x".repeat(80));
+    }
+
+    #[test]
+    fn refusals_of_the_system_come_with_what_to_do() {
+        use std::io::ErrorKind;
+        for (kind, remedy) in [
+            (ErrorKind::NotFound, "; check the folder and the name of the file"),
+            (ErrorKind::PermissionDenied, "; make it readable for this user"),
+            (ErrorKind::IsADirectory, "; name the file itself"),
+            (ErrorKind::TimedOut, "; check the disk or the network that it lies on, and try again"),
+        ] {
+            let error = Error::io("m.gguf", "open it", kind.into()).to_string();
+            assert!(error.starts_with("m.gguf: cannot open it: ") && error.ends_with(remedy), "{error}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::ModelConfig;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::families;
 use crate::gguf::GgufFile;
 use crate::graph::{self, Graph};
@@ -28,6 +28,11 @@ impl Model {
     /// # Errors
     /// When the family or a tensor type is not read here, or keys and tensors contradict each other.
     pub fn from_gguf(file: &GgufFile) -> Result<Self> {
+        // A key or a tensor that is wrong in itself is nothing that its user can change.
+        Model::read(file).map_err(Error::or_from_another_source)
+    }
+
+    fn read(file: &GgufFile) -> Result<Self> {
         file.check_types()?;
         let config = families::read_config(file)?;
         let mut binder = Binder::new(file);

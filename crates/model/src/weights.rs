@@ -37,10 +37,12 @@ impl Matrix {
         let row_bytes = format.row_bytes(columns).ok_or_else(|| {
             let expected = format!("rows in whole {} blocks of {}", format.name, format.block_weights);
             Error::tensor(file, name, expected, format!("rows of {columns} weights"))
+                .with_remedy("quantize it again to a format whose blocks divide its rows")
         })?;
         if rows.checked_mul(row_bytes) != Some(bytes.len()) {
             let expected = format!("the bytes of [{rows}, {columns}] in {}", format.name);
-            return Err(Error::tensor(file, name, expected, format!("{} bytes", bytes.len())));
+            let error = Error::tensor(file, name, expected, format!("{} bytes", bytes.len()));
+            return Err(error.or_from_another_source());
         }
         Ok(Self { name: name.into(), format, rows, columns, row_bytes, bytes })
     }

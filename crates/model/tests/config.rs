@@ -112,6 +112,52 @@ fn what_is_not_run_is_told_apart_from_damage() {
 }
 
 #[test]
+fn every_refusal_says_what_to_do() {
+    let remedy = "get it from another source";
+    assert!(refusal("llama.rope.dimension_count", Some(Value::U32(7))).ends_with(remedy));
+    assert!(refusal("llama.embedding_length", None).ends_with(remedy));
+    assert!(refusal("llama.context_length", Some(Value::String("12".into()))).ends_with(remedy));
+    assert!(refusal("llama.attention.key_length", None).ends_with(remedy));
+    let f32s = duan_quant::format_by_name("F32").unwrap();
+    let q4 = duan_quant::format_by_name("Q4_K").unwrap();
+    let matrix = |format, columns| {
+        duan_model::weights::Matrix::new("m.gguf", "t", format, 1, columns, vec![0; 12].into()).unwrap_err().to_string()
+    };
+    assert!(
+        matrix(q4, 100)
+            .ends_with("found rows of 100 weights; quantize it again to a format whose blocks divide its rows")
+    );
+    assert!(matrix(f32s, 4).ends_with(remedy), "{}", matrix(f32s, 4));
+}
+
+#[test]
+fn counts_may_be_given_once_for_each_layer() {
+    use duan_model::gguf::Array;
+    let uniform = file(&[
+        ("llama.attention.head_count", Some(Value::Array(Array::U32(vec![4])))),
+        ("llama.attention.head_count_kv", Some(Value::Array(Array::I32(vec![1])))),
+        ("llama.feed_forward_length", Some(Value::Array(Array::U64(vec![20])))),
+    ]);
+    let config = read_config(&uniform).unwrap();
+    let layer = &config.layers[0];
+    assert_eq!((layer.attention.heads, layer.attention.kv_heads, layer.mlp.intermediate_size), (4, 1, 20));
+    let key = "llama.attention.head_count_kv";
+    let refused = |counts: &[i32]| refusal(key, Some(Value::Array(Array::I32(counts.to_vec()))));
+    assert!(
+        refused(&[1, 1]).contains("expected one number for each of 1 layers, found 2 numbers"),
+        "{}",
+        refused(&[1, 1])
+    );
+    assert!(refused(&[0]).contains("expected numbers in 1..="), "{}", refused(&[0]));
+    assert!(refused(&[-1]).contains(key) && refused(&[]).contains(key));
+    let layers = [("llama.block_count", Some(Value::U32(2))), (key, Some(Value::Array(Array::I32(vec![1, 2]))))];
+    let error = Model::from_gguf(&file(&layers)).unwrap_err().to_string();
+    assert!(error.contains("layers of different sizes (1 to 2)") && error.contains("all alike"), "{error}");
+    let error = refusal("llama.embedding_length", Some(Value::Array(Array::U32(vec![16]))));
+    assert!(error.contains("expected a whole number"), "{error}");
+}
+
+#[test]
 fn long_contexts_and_absent_windows_are_read() {
     let file = file(&[
         ("llama.context_length", Some(Value::U32(4_194_304))),

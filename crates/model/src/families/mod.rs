@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::config::{AttentionConfig, ModelConfig, RopeConfig, RopeStyle};
 use crate::error::{Error, Result, quoted};
-use crate::gguf::GgufFile;
+use crate::gguf::{GgufFile, Value};
 use crate::weights::read_vector;
 
 /// One family of models.
@@ -27,6 +27,9 @@ pub static FAMILIES: &[Family] = &[llama::FAMILY, gemma3::FAMILY];
 /// The most layers, heads or numbers per row that a file may ask for: far above any model, far below
 /// what would overflow a product of three of them.
 const LIMIT: usize = 1 << 20;
+
+/// Counts that some tools write once for each layer.
+const PER_LAYER: [&str; 3] = ["attention.head_count", "attention.head_count_kv", "feed_forward_length"];
 
 /// Reads the configuration of `file`.
 ///
@@ -80,16 +83,46 @@ impl ConfigReader<'_> {
         self.optional_count(key)?.ok_or_else(|| self.key(key, "a positive number", "no such key"))
     }
 
-    /// A count that may be missing.
+    /// A count that may be missing. Those of [`PER_LAYER`] may be arrays, as some tools write them, of one number for each layer.
     ///
     /// # Errors
     /// As [`ConfigReader::count`], but for missing keys.
     pub fn optional_count(&self, key: &str) -> Result<Option<usize>> {
+        if PER_LAYER.contains(&key)
+            && let Some(Value::Array(_)) = self.file.metadata().get(&self.full(key))
+        {
+            return self.count_of_all_layers(key).map(Some);
+        }
         match self.file.metadata().u32(&self.full(key))? {
             None => Ok(None),
             Some(value) if value >= 1 && value as usize <= LIMIT => Ok(Some(value as usize)),
             Some(value) => Err(self.key(key, format!("a number in 1..={LIMIT}"), value.to_string())),
         }
+    }
+
+    /// A count that the file gives for each layer, and that is the same for all of them.
+    fn count_of_all_layers(&self, key: &str) -> Result<usize> {
+        let layers = self.layers()?;
+        let counts = self.file.metadata().u32s(&self.full(key))?.unwrap_or_default();
+        if counts.len() != layers {
+            return Err(self.key(
+                key,
+                format!("one number for each of {layers} layers"),
+                format!("{} numbers", counts.len()),
+            ));
+        }
+        let (least, most) = (counts.iter().min().copied().unwrap_or(0), counts.iter().max().copied().unwrap_or(0));
+        if least != most {
+            return Err(Error::unsupported(
+                self.file.label(),
+                format!("metadata key `{}`: layers of different sizes ({least} to {most})", self.full(key)),
+                "this version runs models whose layers are all alike; use another model",
+            ));
+        }
+        if least == 0 || least as usize > LIMIT {
+            return Err(self.key(key, format!("numbers in 1..={LIMIT}"), least.to_string()));
+        }
+        Ok(least as usize)
     }
 
     /// A positive, finite number that may be missing.

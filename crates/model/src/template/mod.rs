@@ -108,6 +108,9 @@ const TOOL_USE_KEY: &str = "tokenizer.chat_template.tool_use";
 /// The longest template that is read. The longest known one has about 60 thousand bytes.
 const LONGEST_SOURCE_BYTES: usize = 128 << 10;
 
+/// What to do where a template cannot be used as it is.
+const REMEDY: &str = "this version cannot use the template: get the model from another source, or continue text without it";
+
 /// What a render may cost: about one unit for each instruction, and for each 64 bytes that are made.
 const FUEL: u64 = 500_000;
 /// More for each byte of the messages, which may pass through several filters.
@@ -147,7 +150,8 @@ impl Compiled {
     fn new(name: &'static str, source: &str, file: &str) -> Result<Compiled> {
         let label = label(file, name);
         if source.len() > LONGEST_SOURCE_BYTES {
-            let found = format!("the template has {} bytes, more than {LONGEST_SOURCE_BYTES}", source.len());
+            let found =
+                format!("the template has {} bytes, more than {LONGEST_SOURCE_BYTES}; {REMEDY}", source.len());
             return Err(Error::template(label, found));
         }
         let environment = environment(source).map_err(|error| failure(&label, &error))?;
@@ -403,7 +407,9 @@ fn failure(label: &str, error: &minijinja::Error) -> Error {
         source = current.source();
     }
     if error.kind() == ErrorKind::OutOfFuel {
-        return Error::template(label, "the template takes too long or makes too much text, and was stopped");
+        let message = "the template takes too long or makes too much text, and was stopped; shorten the conversation, or get \
+                       the model from another source";
+        return Error::template(label, message);
     }
     let mut message = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -411,7 +417,7 @@ fn failure(label: &str, error: &minijinja::Error) -> Error {
         message = format!("{message}: {current}");
         source = current.source();
     }
-    Error::template(label, one_line(&message))
+    Error::template(label, format!("{}; {REMEDY}", one_line(&message)))
 }
 
 /// Words of a template as an error may show them: on one line, without control characters, of bounded length.

@@ -364,6 +364,11 @@ fn errors_say_what_and_where() {
     assert!(error("a\n{{ messages[0]['role'] }}").contains(":2"), "{}", error("a\n{{ messages[0]['role'] }}"));
     assert!(error("{{ 'x' | no_such_filter }}").contains("no_such_filter"));
     assert!(error("{{ strftime_now('%!') }}").contains("strftime_now"));
+    for source in ["{{ no_such_function() }}", "{{ messages[0]['role'] }}", "{{ 'x' | no_such_filter }}"] {
+        assert!(error(source).ends_with(REMEDY), "{}", error(source));
+    }
+    assert!(error("{{ 'a' * 100000000000 }}").contains("shorten the conversation"));
+    assert!(error("{{ raise_exception('no') }}").contains("refuses: no; leave out what it names"));
 }
 
 #[test]
