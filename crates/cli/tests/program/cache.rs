@@ -1,6 +1,7 @@
 //! The cache, without a network.
 
 use crate::common::Home;
+use duan::hub::{DEFAULT_MODEL, catalogue_entry};
 use serde_json::json;
 
 #[test]
@@ -15,6 +16,34 @@ fn without_network_and_cache_a_name_is_refused_with_the_remedy() {
     let output = command.env_remove("DUAN_OFFLINE").output().unwrap();
     assert_eq!(output.status.code(), Some(1));
     assert!(!home.path().join("cache/models").exists(), "a refusal leaves nothing behind");
+}
+
+#[test]
+fn a_model_that_changed_in_the_cache_is_refused_with_both_hashes() {
+    let home = Home::new();
+    let folder = home.path().join("cache/models/smollm2-135m");
+    std::fs::create_dir_all(&folder).unwrap();
+    let bytes = std::fs::read(crate::common::fixture_path("smollm2")).unwrap();
+    std::fs::write(folder.join("model.gguf"), &bytes).unwrap();
+    // What the catalogue announces, which the file does not have.
+    let expected = catalogue_entry(DEFAULT_MODEL).unwrap().sha256;
+    let manifest = json!({
+        "name": "smollm2-135m", "source": "a test", "file": "model.gguf", "bytes": bytes.len(), "sha256": expected,
+        "licence": null, "fetched_unix_s": 1, "verified_mtime_ns": 1,
+    });
+    std::fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+    for arguments in
+        [&["chat", "-p", "hi"][..], &["complete", "smollm2-135m", "-p", "hi"], &["inspect", "smollm2-135m"]]
+    {
+        let ran = home.run(arguments);
+        assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""), "{ran:?}");
+        // Before it stands that the file is verified again.
+        let line = ran.stderr.lines().last().unwrap();
+        assert!(line.starts_with("duan: error: ") && line.contains("model.gguf is damaged"), "{line}");
+        assert!(line.contains(expected), "{line}");
+        assert!(line.contains("duan remove smollm2-135m"), "{line}");
+    }
+    assert!(home.run(&["list"]).done().contains("smollm2-135m"));
 }
 
 #[test]
