@@ -167,14 +167,17 @@ const DEEPEST: usize = 128;
 /// Why a conversation cannot be given to a template.
 #[derive(Debug)]
 pub(super) enum Unusable {
-    TooManyCharacters,
-    TooDeep,
-    TooLong,
+    /// More different characters than can be marked.
+    Characters,
+    /// Values nested deeper than [`DEEPEST`].
+    Depth,
+    /// More bytes than [`super::MOST_BYTES`].
+    Length,
 }
 
 impl From<TooManyCharacters> for Unusable {
     fn from(_: TooManyCharacters) -> Unusable {
-        Unusable::TooManyCharacters
+        Unusable::Characters
     }
 }
 
@@ -276,7 +279,7 @@ impl Variables {
     fn text(&mut self, text: &str) -> Result<Value, Unusable> {
         self.bytes = self.bytes.saturating_add(text.len());
         if self.bytes > super::MOST_BYTES {
-            return Err(Unusable::TooLong);
+            return Err(Unusable::Length);
         }
         Ok(match &mut self.marks {
             Some(marks) => Value::from(marks.mark(text)?),
@@ -291,7 +294,7 @@ impl Variables {
 
     fn json(&mut self, json: &Json, depth: usize, is_schema: bool) -> Result<Value, Unusable> {
         if depth > DEEPEST {
-            return Err(Unusable::TooDeep);
+            return Err(Unusable::Depth);
         }
         Ok(match json {
             Json::Null => Value::from(()),

@@ -109,7 +109,8 @@ const TOOL_USE_KEY: &str = "tokenizer.chat_template.tool_use";
 const LONGEST_SOURCE_BYTES: usize = 128 << 10;
 
 /// What to do where a template cannot be used as it is.
-const REMEDY: &str = "this version cannot use the template: get the model from another source, or continue text without it";
+const REMEDY: &str =
+    "this version cannot use the template: get the model from another source, or continue text without it";
 
 /// What a render may cost: about one unit for each instruction, and for each 64 bytes that are made.
 const FUEL: u64 = 500_000;
@@ -150,8 +151,7 @@ impl Compiled {
     fn new(name: &'static str, source: &str, file: &str) -> Result<Compiled> {
         let label = label(file, name);
         if source.len() > LONGEST_SOURCE_BYTES {
-            let found =
-                format!("the template has {} bytes, more than {LONGEST_SOURCE_BYTES}; {REMEDY}", source.len());
+            let found = format!("the template has {} bytes, more than {LONGEST_SOURCE_BYTES}; {REMEDY}", source.len());
             return Err(Error::template(label, found));
         }
         let environment = environment(source).map_err(|error| failure(&label, &error))?;
@@ -254,11 +254,9 @@ impl ChatTemplate {
                 Error::template(
                     &label,
                     match unusable {
-                        Unusable::TooManyCharacters => {
-                            "the messages hold more different characters than can be told apart"
-                        }
-                        Unusable::TooDeep => "arguments or tools are nested too deep",
-                        Unusable::TooLong => "the messages together have more than 5 MiB of text",
+                        Unusable::Characters => "the messages hold more different characters than can be told apart",
+                        Unusable::Depth => "arguments or tools are nested too deep",
+                        Unusable::Length => "the messages together have more than 5 MiB of text",
                     },
                 )
             })
