@@ -88,8 +88,6 @@ pub(crate) type Run = fn(Isa, &Job<'_>, Option<&Coded>, Range<usize>, &mut Scrat
 pub(crate) struct Kernel {
     /// The name of the format.
     pub(crate) format: &'static str,
-    /// Whether it multiplies integers.
-    pub(crate) integer: bool,
     /// The kernel.
     pub(crate) run: Run,
 }
@@ -110,11 +108,11 @@ fn float<W: float::Floats>(isa: Isa, job: &Job<'_>, _: Option<&Coded>, rows: Ran
 }
 
 const fn integer_kernel<C: formats::Codes>() -> Kernel {
-    Kernel { format: C::FORMAT, integer: true, run: integer::<C> }
+    Kernel { format: C::FORMAT, run: integer::<C> }
 }
 
 const fn float_kernel<W: float::Floats>() -> Kernel {
-    Kernel { format: W::FORMAT, integer: false, run: float::<W> }
+    Kernel { format: W::FORMAT, run: float::<W> }
 }
 
 /// Every kernel.
@@ -171,14 +169,12 @@ mod tests {
     fn every_kernel_agrees_with_the_generic_path() {
         for kernel in KERNELS {
             let format = duan_quant::format_by_name(kernel.format).unwrap();
+            let integer = format.activation == duan_quant::Activation::Int8;
             // Whole blocks of the largest kind; floats may have any width.
-            let columns = if kernel.integer { 768 } else { 77 };
+            let columns = if integer { 768 } else { 77 };
             let bytes = vec![0x2c; format.row_bytes(columns).unwrap() * 14]; // every half float is 0.065
-            let varied: Vec<u8> = bytes
-                .iter()
-                .enumerate()
-                .map(|(i, byte)| if kernel.integer && i % 7 == 3 { 0x35 } else { *byte })
-                .collect();
+            let varied: Vec<u8> =
+                bytes.iter().enumerate().map(|(i, byte)| if integer && i % 7 == 3 { 0x35 } else { *byte }).collect();
             let matrix = Matrix::new("test", "weights", format, 14, columns, SharedBytes::from(varied)).unwrap();
             let floats: Vec<f32> = (0..7 * columns).map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0).collect();
             let bias: Vec<f32> = (0..14).map(|row| row as f32).collect();
