@@ -39,6 +39,7 @@ pub(crate) enum Text {
 impl Loaded {
     /// Answers a prompt, with all events of an answer.
     pub(crate) fn answer(&mut self, prompt: &[u32], how: &How<'_>, on_event: &mut OnEvent<'_>) -> Result<Answer> {
+        self.check_file()?;
         let mut sampler = Sampler::new(how.sampling, self.executor.vocab_size())?;
         let stop_tokens = self.tokenizer.end_of_turn();
         let until = Until { max_tokens: how.max_tokens, stop_tokens, cancel: how.cancel };

@@ -10,7 +10,7 @@ use duan_model::template::{Message, RenderOptions};
 
 use crate::answer::{Answer, How, Text};
 use crate::engine::Engine;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 impl Engine {
     /// Answers a prompt in the conversation; see [`Engine::chat_with`].
@@ -75,8 +75,14 @@ impl Engine {
         let cancel = self.options.cancel.clone();
         let loaded = self.loaded_mut()?;
         let prompt = loaded.chat_template()?.render(&messages, &RenderOptions::default())?;
+        loaded.check_text(prompt.parts.iter().map(|part| part.text().len()).sum())?;
         let prompt = loaded.tokenizer.encode_prompt(&prompt);
         let how = How { sampling: &sampling, max_tokens, cancel: &cancel, text: Text::BeginsAnew };
-        loaded.answer(&prompt, &how, on_event)
+        loaded.answer(&prompt, &how, on_event).map_err(|error| match error {
+            Error::Engine(source @ duan_engine::Error::PromptTooLong { .. }) if messages.len() > 2 => {
+                Error::ConversationTooLong { source }
+            }
+            other => other,
+        })
     }
 }

@@ -100,7 +100,9 @@ impl Engine {
         options: &CompleteOptions,
         on_event: impl FnMut(&Event<'_>) -> ControlFlow<()>,
     ) -> Result<Answer> {
-        let tokenizer = self.tokenizer()?;
+        let loaded = self.loaded()?;
+        loaded.check_text(text.len())?;
+        let tokenizer = &loaded.tokenizer;
         let mut tokens = Vec::new();
         if options.bos.unwrap_or(tokenizer.adds_bos()) {
             tokens.extend(tokenizer.bos());
@@ -125,6 +127,15 @@ impl Engine {
         loaded.answer(tokens, &how, &mut on_event)
     }
 
+    /// Whether the loaded model can hold a conversation.
+    ///
+    /// # Errors
+    /// When no model is loaded; [`Error::NoChatTemplate`] for a base model; [`Error::BrokenTemplate`] where the file's template
+    /// cannot be used, with file, key, line and problem.
+    pub fn check_chat(&self) -> Result<()> {
+        self.loaded()?.chat_template().map(|_| ())
+    }
+
     /// The logits behind every one of `tokens`, read as one sequence from position 0: `on_row` gets position and logits
     /// `[vocab_size]`, in order; a break ends it. Few rows are in memory at a time. The conversation's part of the cache
     /// is given up. Ends early, without an error, when the engine is cancelled.
@@ -133,6 +144,7 @@ impl Engine {
     /// When no model is loaded, the tokens do not fit in the context or in the vocabulary, or a device fails.
     pub fn logits(&mut self, tokens: &[u32], on_row: impl FnMut(usize, &[f32]) -> ControlFlow<()>) -> Result<()> {
         let loaded = self.loaded.as_mut().ok_or(Error::NoModel)?;
+        loaded.check_file()?;
         Ok(loaded.session.evaluate(&mut loaded.executor, tokens, &self.options.cancel, on_row)?)
     }
 

@@ -17,6 +17,33 @@ pub enum Error {
     /// Options, prompts that are too long, plans that cannot be made, memory that does not suffice, devices that fail.
     #[error(transparent)]
     Engine(#[from] duan_engine::Error),
+    /// A model could not be made ready: mostly, the memory does not suffice.
+    #[error("{file}: {source}")]
+    Load {
+        /// The file.
+        file: String,
+        /// Why.
+        source: duan_engine::Error,
+    },
+    /// The conversation has grown beyond the context.
+    #[error("{source}, or start a new conversation")]
+    ConversationTooLong {
+        /// With the numbers.
+        source: duan_engine::Error,
+    },
+    /// A text is so long that it cannot fit in the context, however it is cut into tokens.
+    #[error(
+        "the text has {bytes} bytes, and a context of {context} tokens holds at most {most_bytes}; give a shorter text, or \
+         load the model with a larger context where it allows one"
+    )]
+    TextTooLong {
+        /// Bytes of the text.
+        bytes: usize,
+        /// Positions of the context.
+        context: usize,
+        /// Bytes of so many of the vocabulary's longest token.
+        most_bytes: usize,
+    },
     /// A device could not be opened.
     #[error(transparent)]
     Device(#[from] duan_backend::Error),
@@ -33,7 +60,7 @@ pub enum Error {
         file: String,
     },
     /// The file's template cannot be used; `complete` still works.
-    #[error("{message}; `complete` works without a template")]
+    #[error("{message} (`complete` works without a template)")]
     BrokenTemplate {
         /// What is wrong with it.
         message: String,

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use duan_engine::{Event, Executor, Plan, Session};
 use duan_model::Model;
-use duan_model::gguf::GgufFile;
+use duan_model::gguf::{FileLength, GgufFile};
 use duan_model::template::ChatTemplate;
 use duan_model::tokenizer::Tokenizer;
 
@@ -38,13 +38,23 @@ impl Opened {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         let file = GgufFile::open(path)?;
         let model = Model::from_gguf(&file)?;
-        let tokenizer = Tokenizer::from_gguf(file.metadata())?;
+        let tokenizer = Tokenizer::from_gguf(file.metadata()).map_err(duan_model::Error::or_from_another_source)?;
+        let config = &model.config;
+        tracing::info!(
+            file = file.label(),
+            bytes = file.file_bytes(),
+            family = config.family,
+            layers = config.layers.len(),
+            vocab_size = config.vocab_size,
+            pre_tokenizer = tokenizer.pre_tokenizer(),
+            "model read"
+        );
         let mut warnings = tokenizer.warnings().to_vec();
         let template = match ChatTemplate::from_gguf(file.metadata(), &tokenizer) {
             Ok(Some(template)) => Template::Ready(Box::new(template)),
             Ok(None) => Template::None,
             Err(error) => {
-                warnings.push(error.to_string());
+                tracing::info!(%error, "no usable chat template");
                 Template::Broken(error.to_string())
             }
         };
@@ -76,6 +86,8 @@ pub(crate) struct Loaded {
     pub(crate) summary: ModelSummary,
     pub(crate) executor: Executor,
     pub(crate) session: Session,
+    length: FileLength,
+    longest_token_bytes: usize,
 }
 
 impl Loaded {
@@ -89,8 +101,13 @@ impl Loaded {
         on_event: &mut dyn FnMut(&Event<'_>),
     ) -> Result<Self> {
         let summary = opened.summary(options, devices)?;
-        let mut executor = Executor::load(&opened.model, &devices.backends(), &plan, &options.sizes())?;
+        for segment in plan.prefill.iter().chain(&plan.decode) {
+            tracing::debug!(ops = ?segment.ops, device = plan.devices[segment.device], reason = ?segment.reason, "segment");
+        }
+        let mut executor = Executor::load(&opened.model, &devices.backends(), &plan, &options.sizes())
+            .map_err(|source| Error::Load { file: opened.file.label().to_owned(), source })?;
         let (memory, context) = (executor.memory(), executor.context());
+        tracing::info!(context, ?memory, load_ns = nanoseconds(started), "model loaded");
         on_event(&Event::Loaded { memory: &memory, context, load_ns: nanoseconds(started) });
         if options.warm_up {
             let warm_up_started = Instant::now();
@@ -99,7 +116,29 @@ impl Loaded {
         }
         let session = Session::open(&mut executor);
         let Opened { file, tokenizer, template, .. } = opened;
-        Ok(Self { file: file.label().to_owned(), tokenizer, template, plan, summary, executor, session })
+        let longest_token_bytes = longest_token_bytes(&tokenizer);
+        let length = file.length();
+        let file = file.label().to_owned();
+        Ok(Self { file, tokenizer, template, plan, summary, executor, session, length, longest_token_bytes })
+    }
+
+    /// What can be said of a prompt of so many bytes before it is cut into tokens, which takes time and memory: no context holds
+    /// more bytes than so many of the longest token.
+    ///
+    /// # Errors
+    /// When the text is longer than that.
+    pub(crate) fn check_text(&self, bytes: usize) -> Result<()> {
+        let context = self.executor.context();
+        let most_bytes = context.saturating_mul(self.longest_token_bytes);
+        if bytes > most_bytes { Err(Error::TextTooLong { bytes, context, most_bytes }) } else { Ok(()) }
+    }
+
+    /// Whether the weights are still where they were.
+    ///
+    /// # Errors
+    /// When the file was cut while it was in use.
+    pub(crate) fn check_file(&self) -> Result<()> {
+        Ok(self.length.check()?)
     }
 
     /// The template, or why there is none to use.
@@ -110,6 +149,12 @@ impl Loaded {
             Template::Broken(message) => Err(Error::BrokenTemplate { message: message.clone() }),
         }
     }
+}
+
+/// Bytes of text that the longest token of a vocabulary stands for.
+fn longest_token_bytes(tokenizer: &Tokenizer) -> usize {
+    let ids = 0..u32::try_from(tokenizer.vocab_size()).unwrap_or(u32::MAX);
+    ids.map(|id| tokenizer.token_bytes(id).len().max(tokenizer.token_text(id).map_or(0, str::len))).max().unwrap_or(0)
 }
 
 fn nanoseconds(since: Instant) -> u64 {

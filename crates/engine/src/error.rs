@@ -22,17 +22,21 @@ pub enum Error {
     },
     /// The prompt leaves no room for an answer.
     #[error(
-        "the prompt has {tokens} tokens, and the context holds {context} with room for one of the answer; shorten \
-         it, start a new conversation, or load the model with a larger context"
+        "the prompt has {tokens} tokens, and the context holds {context} with room for one of the answer; shorten it, or \
+         {}", larger_context(*context, *model_context)
     )]
     PromptTooLong {
         /// Tokens of the whole prompt, the conversation so far included.
         tokens: usize,
         /// Positions of the context.
         context: usize,
+        /// Positions that the model was trained for.
+        model_context: usize,
     },
     /// More tokens were to be fed than the context has positions left.
-    #[error("{tokens} tokens do not fit behind {used} in a context of {context}; load the model with a larger context")]
+    #[error(
+        "{tokens} tokens do not fit behind {used} in a context of {context}; give fewer, or load the model with a larger context"
+    )]
     ContextFull {
         /// Tokens that were to be fed.
         tokens: usize,
@@ -108,8 +112,8 @@ pub enum Error {
     #[error(
         "the model needs {} and {device} has {} available ({} of weights, {} of KV cache for a context of {context}, \
          {} of buffers); {}",
-        mebibytes(*needed_bytes), mebibytes(*available_bytes), mebibytes(*weights_bytes), mebibytes(*kv_bytes),
-        mebibytes(*scratch_bytes), memory_remedy(*weights_bytes, *available_bytes)
+        bytes_text(*needed_bytes), bytes_text(*available_bytes), bytes_text(*weights_bytes), bytes_text(*kv_bytes),
+        bytes_text(*scratch_bytes), memory_remedy(*weights_bytes, *available_bytes)
     )]
     OutOfMemory {
         /// The device.
@@ -129,8 +133,24 @@ pub enum Error {
     },
 }
 
-fn mebibytes(bytes: u64) -> String {
-    format!("{} MiB", bytes.div_ceil(1 << 20))
+/// A number of bytes as shops and disks count: three digits and a decimal unit.
+fn bytes_text(bytes: u64) -> String {
+    let (value, unit) = match bytes {
+        0..1_000_000 => (bytes as f64 / 1e3, "kB"),
+        1_000_000..1_000_000_000 => (bytes as f64 / 1e6, "MB"),
+        _ => (bytes as f64 / 1e9, "GB"),
+    };
+    let digits = usize::from(value < 99.95) + usize::from(value < 9.995);
+    format!("{value:.digits$} {unit}")
+}
+
+/// The way to a larger context: the model's own, where that is larger, else another model's.
+fn larger_context(context: usize, model_context: usize) -> String {
+    if context < model_context {
+        format!("load the model with a larger context, of which it allows {model_context}")
+    } else {
+        "use a model that allows a larger one".to_owned()
+    }
 }
 
 /// A smaller context only helps while the weights themselves fit.
@@ -139,5 +159,29 @@ fn memory_remedy(weights_bytes: u64, available_bytes: u64) -> &'static str {
         "load it with a smaller context, close other programs, or use a smaller quantization"
     } else {
         "close other programs, or use a smaller quantization or model"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_larger_context_is_advised_where_there_is_one() {
+        let error = |model_context| Error::PromptTooLong { tokens: 70, context: 64, model_context }.to_string();
+        assert_eq!(
+            error(2048),
+            "the prompt has 70 tokens, and the context holds 64 with room for one of the answer; shorten it, or load the \
+             model with a larger context, of which it allows 2048"
+        );
+        assert!(error(64).ends_with("shorten it, or use a model that allows a larger one"), "{}", error(64));
+    }
+
+    #[test]
+    fn bytes_have_three_digits_and_a_unit() {
+        assert_eq!(bytes_text(0), "0.00 kB");
+        assert_eq!(bytes_text(262_144), "262 kB");
+        assert_eq!(bytes_text(93_100_000), "93.1 MB");
+        assert_eq!(bytes_text(275_377_000_000), "275 GB");
     }
 }

@@ -17,6 +17,7 @@ pub struct Executor {
     ledger: Ledger,
     limits: Limits,
     context: usize,
+    model_context: usize,
     vocab_size: usize,
 }
 
@@ -30,6 +31,8 @@ impl Executor {
         let limits = sizes.limits_for(&model.config)?;
         let context = sizes.context_for(&model.config)?;
         let need = MemoryNeed::of(model, context, &limits);
+        let MemoryNeed { weights_bytes, kv_bytes, scratch_bytes, .. } = need;
+        tracing::debug!(context, max_rows = limits.max_rows, weights_bytes, kv_bytes, scratch_bytes, "memory needed");
         for (index, backend) in backends.iter().enumerate() {
             if !plan.ops_of(index).is_empty() {
                 need.check(*backend)?;
@@ -37,12 +40,18 @@ impl Executor {
         }
         let runner = Runner::compile(model, backends, plan, &limits)?;
         let ledger = Ledger::new(limits.pages, context);
-        Ok(Self { runner, ledger, limits, context, vocab_size: model.config.vocab_size })
+        let (model_context, vocab_size) = (model.config.context_length, model.config.vocab_size);
+        Ok(Self { runner, ledger, limits, context, model_context, vocab_size })
     }
 
     /// Positions of the context.
     pub fn context(&self) -> usize {
         self.context
+    }
+
+    /// Positions that the model was trained for, and the most that a context can have.
+    pub fn model_context(&self) -> usize {
+        self.model_context
     }
 
     /// Tokens of the vocabulary, and logits of a row.

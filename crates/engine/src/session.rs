@@ -191,7 +191,7 @@ impl<'a, 'e> Answer<'a, 'e> {
             return Err(Error::EmptyPrompt);
         }
         if tokens >= context {
-            return Err(Error::PromptTooLong { tokens, context });
+            return Err(Error::PromptTooLong { tokens, context, model_context: executor.model_context() });
         }
         let cached_tokens = session.keep_common(executor, prompt);
         sampler.accept_all(prompt);
@@ -269,6 +269,10 @@ impl<'a, 'e> Answer<'a, 'e> {
         self.timings.finish_reason = finish_reason;
         self.timings.context_used = self.used();
         self.timings.total_ns = nanoseconds(self.started);
+        let Timings { prompt_tokens, cached_tokens, prefill_ns, decode_tokens, decode_ns, context_used, .. } =
+            self.timings;
+        tracing::debug!(prompt_tokens, cached_tokens, prefill_ns, "prefill");
+        tracing::debug!(decode_tokens, decode_ns, context_used, ?finish_reason, "decode");
         self.timings
     }
 

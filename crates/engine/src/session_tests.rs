@@ -317,7 +317,7 @@ fn a_model_that_does_not_fit_is_refused_with_all_numbers_before_it_is_compiled()
     assert!(matches!(error, Error::OutOfMemory { needed_bytes: 262_144, available_bytes: 1000, .. }), "{error:?}");
     let message = error.to_string();
     assert!(
-        message.starts_with("the model needs 1 MiB and scripted has 1 MiB available (0 MiB of weights"),
+        message.starts_with("the model needs 262 kB and scripted has 1.00 kB available (0.00 kB of weights"),
         "{message}"
     );
     assert!(message.ends_with("load it with a smaller context, close other programs, or use a smaller quantization"));

@@ -91,16 +91,14 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
 
 /// A base model would continue the question instead of answering it.
 fn refuse_base_model(engine: &Engine, model: &str) -> anyhow::Result<()> {
-    let summary = engine.summary()?;
-    if summary.template.is_some() {
-        return Ok(());
+    match engine.check_chat() {
+        Err(duan::Error::NoChatTemplate { file }) => bail!(
+            "{file}: the file has no chat template, so this is a base model that continues text and does not answer; try \
+             `duan complete {} -p TEXT`, or a model whose name says chat, instruct or it",
+            on_one_line(model)
+        ),
+        other => Ok(other?),
     }
-    bail!(
-        "{}: no chat template that can be used, so this model continues text and does not answer; try `duan complete {} \
-         -p TEXT`, or a model whose name says chat, instruct or it",
-        summary.file,
-        on_one_line(model)
-    );
 }
 
 /// What the person talks with, what to expect of it, and how to talk with another.

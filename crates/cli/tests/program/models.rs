@@ -244,7 +244,7 @@ fn a_context_that_no_memory_holds_is_refused_with_the_numbers() {
     let context = u32::MAX.to_string();
     let ran = home.run(&["complete", model, "-p", "the cat", "--context", &context]);
     let line = ran.failed();
-    assert!(line.contains("the model needs") && line.contains("MiB") && line.contains(&context), "{line}");
+    assert!(line.contains("the model needs") && line.contains(" GB") && line.contains(&context), "{line}");
     let page = home.run(&["inspect", model, "--context", &context]);
     assert!(page.done().contains("does not fit") && page.stdout.contains("runs: no, it needs more memory"), "{page:?}");
 }

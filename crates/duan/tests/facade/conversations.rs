@@ -86,14 +86,16 @@ fn refusals_are_shown_in_the_words_of_the_template() {
 }
 
 #[test]
-fn a_broken_template_is_a_warning_at_load_and_an_error_in_chat() {
+fn a_broken_template_is_one_error_in_chat_and_none_elsewhere() {
     let (_folder, path) = with_template("smollm2", "{% for m in messages %}");
     let mut told = Told::default();
     let mut engine = duan::Engine::new(options()).unwrap();
     engine.load_model_with(&path, |event| told.note(event)).unwrap();
-    assert!(told.words.iter().any(|word| word.starts_with("warning") && word.contains("template")), "{told:?}");
+    assert!(!told.words.iter().any(|word| word.starts_with("warning")), "{told:?}");
+    assert!(matches!(engine.check_chat(), Err(duan::Error::BrokenTemplate { .. })));
     let error = engine.chat("hello").unwrap_err().to_string();
-    assert!(error.contains("tokenizer.chat_template") && error.contains("`complete` works"), "{error}");
+    assert!(error.contains("chat.gguf: tokenizer.chat_template: syntax error"), "{error}");
+    assert!(error.contains(":1)") && error.ends_with("`complete` works without a template)"), "{error}");
     engine.complete("abc", &duan::CompleteOptions { max_tokens: Some(1), ..Default::default() }).unwrap();
 }
 
@@ -114,6 +116,50 @@ fn a_conversation_that_no_longer_fits_is_an_error_with_the_numbers() {
     assert_eq!(engine.history().len(), 2 * answered, "the turn that did not fit is not kept");
     engine.reset();
     engine.chat("abcdefgh").unwrap();
+}
+
+#[test]
+fn a_single_prompt_is_not_told_to_start_anew() {
+    let (_folder, path) = with_template("smollm2", TEMPLATE);
+    let mut engine = engine(&path, EngineOptions { context: Some(64), ..options() });
+    let error = engine.chat(&"a b ".repeat(30)).unwrap_err().to_string();
+    assert!(error.contains("the context holds 64") && !error.contains("conversation"), "{error}");
+}
+
+/// The longest token of the fixture is short, so a text of some kilobytes cannot fit in 64 positions.
+#[test]
+fn texts_beyond_every_context_are_refused_before_they_are_cut() {
+    let (_folder, path) = with_template("smollm2", TEMPLATE);
+    let mut engine = engine(&path, EngineOptions { context: Some(64), ..options() });
+    let tokenizer = engine.tokenizer().unwrap();
+    let longest = (0..tokenizer.vocab_size() as u32).map(|id| tokenizer.token_bytes(id).len()).max().unwrap();
+    let text = "a".repeat(1 << 20);
+    for error in [engine.chat(&text).unwrap_err(), engine.complete(&text, &Default::default()).unwrap_err()] {
+        match error {
+            duan::Error::TextTooLong { bytes, context: 64, most_bytes } => {
+                assert!(
+                    bytes >= text.len() && most_bytes >= 64 * longest && most_bytes < 1 << 16,
+                    "{bytes} {most_bytes}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(engine.history().is_empty());
+}
+
+/// Reading weights behind the new end would end the process.
+#[cfg(unix)]
+#[test]
+fn a_file_that_was_cut_while_in_use_is_an_error() {
+    let (_folder, path) = with_template("smollm2", TEMPLATE);
+    let bytes = std::fs::metadata(&path).unwrap().len();
+    let mut engine = engine(&path, options());
+    engine.chat("hello").unwrap();
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(bytes - 4096).unwrap();
+    let error = engine.chat("and then").unwrap_err().to_string();
+    assert!(error.contains(&format!("the file was cut from {bytes} to {} bytes", bytes - 4096)), "{error}");
+    assert!(engine.logits(&[1, 2], |_, _| ControlFlow::Continue(())).is_err());
 }
 
 #[test]

@@ -43,6 +43,32 @@ pub struct GgufFile {
     bytes: SharedBytes,
 }
 
+/// The length of a file that is open; it keeps the file open and nothing else of it.
+#[derive(Debug, Clone)]
+pub struct FileLength {
+    label: String,
+    bytes: SharedBytes,
+}
+
+impl FileLength {
+    /// Asks for the length anew. Weights that lie in a file that was cut must not be read any more: the system would end the
+    /// process. A file that was replaced or removed by name stays as it was for those that have it open.
+    ///
+    /// # Errors
+    /// Where the file is shorter than when it was opened, or cannot be asked.
+    pub fn check(&self) -> Result<()> {
+        let now = self.bytes.current_source_bytes().map_err(|error| Error::io(&self.label, "read its size", error))?;
+        if now < self.bytes.len() as u64 {
+            return Err(Error::WrongFile {
+                file: self.label.clone(),
+                found: format!("the file was cut from {} to {now} bytes while it was in use", self.bytes.len()),
+                remedy: "get it again, and load it anew".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
 /// A type of which a file has tensors, and which cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnsupportedType {
@@ -183,6 +209,11 @@ impl GgufFile {
             needed,
             available: current.min(self.file_bytes()).saturating_sub(tensor.offset),
         })
+    }
+
+    /// What tells later whether the file was cut while its weights are in use.
+    pub fn length(&self) -> FileLength {
+        FileLength { label: self.label.clone(), bytes: self.bytes.clone() }
     }
 
     /// The types of this file's tensors that cannot be read, by type id, with counts and examples. Empty where all can.

@@ -16,7 +16,7 @@ mod tensor;
 mod value;
 pub mod write;
 
-pub use file::{ALIGNMENT_LIMIT_BYTES, GgufFile, HEADER_LIMIT_BYTES, UnsupportedType};
+pub use file::{ALIGNMENT_LIMIT_BYTES, FileLength, GgufFile, HEADER_LIMIT_BYTES, UnsupportedType};
 pub use metadata::Metadata;
 pub use tensor::TensorInfo;
 pub use value::{Array, StringArray, Value};
