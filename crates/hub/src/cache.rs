@@ -15,6 +15,7 @@ use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
+use crate::catalogue::catalogue_entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{create_folder, read_json, remove_file};
 use crate::name::is_plain_relative_path;
@@ -108,7 +109,40 @@ pub(crate) struct Cache {
 /// Held while a process works on a model; the system lets go of it when the process ends, however it ends.
 #[derive(Debug)]
 pub(crate) struct Lock {
-    _file: Option<File>,
+    file: Option<File>,
+    path: PathBuf,
+}
+
+impl Lock {
+    /// Lets go of the lock and removes its file, where nothing is left that it could guard.
+    ///
+    /// Another process may wait for the lock of the removed file while a third makes a new one. So whoever gets a lock looks
+    /// whether its file is still the one of that name, and else tries again. Where files cannot be told apart, they stay.
+    pub(crate) fn remove(self) {
+        if cfg!(unix)
+            && self.file.is_some()
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            tracing::debug!(%error, path = %self.path.display(), "a lock file stays");
+        }
+    }
+}
+
+/// Whether an open file is still the one at `path`.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        // Nothing at that name, or nothing that can be asked.
+        (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
+        (Err(_), _) => true,
+    }
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, _: &Path) -> bool {
+    true
 }
 
 impl Cache {
@@ -130,32 +164,41 @@ impl Cache {
 
     /// Waits for the lock of a model; `on_wait` is called once if another process holds it.
     pub(crate) fn lock(&self, folder: &str, on_wait: impl FnOnce()) -> Result<Lock> {
-        let (file, path) = self.open_lock(folder)?;
-        match file.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                on_wait();
-                file.lock().map_err(|error| Error::io("lock", &path, &error))?;
+        let mut on_wait = Some(on_wait);
+        loop {
+            let (file, path) = self.open_lock(folder)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    if let Some(on_wait) = on_wait.take() {
+                        on_wait();
+                    }
+                    file.lock().map_err(|error| Error::io("lock", &path, &error))?;
+                }
+                Err(TryLockError::Error(error)) => return without_lock(path, &error),
             }
-            Err(TryLockError::Error(error)) => return without_lock(&path, &error),
+            if is_at(&file, &path) {
+                return Ok(Lock { file: Some(file), path });
+            }
         }
-        Ok(Lock { _file: Some(file) })
     }
 
     /// Takes the lock of a model, or says that it is in use.
     pub(crate) fn try_lock(&self, folder: &str, name: &str) -> Result<Lock> {
-        let (file, path) = self.open_lock(folder)?;
-        match file.try_lock() {
-            Ok(()) => Ok(Lock { _file: Some(file) }),
-            Err(TryLockError::WouldBlock) => Err(Error::new(
-                ErrorKind::InUse,
-                format!("another process is fetching {name}; wait until it is done, or end it"),
-            )),
-            Err(TryLockError::Error(error)) => without_lock(&path, &error),
+        loop {
+            let (file, path) = self.open_lock(folder)?;
+            match file.try_lock() {
+                Ok(()) if is_at(&file, &path) => return Ok(Lock { file: Some(file), path }),
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => {
+                    let message = format!("another process is fetching {name}; wait until it is done, or end it");
+                    return Err(Error::new(ErrorKind::InUse, message));
+                }
+                Err(TryLockError::Error(error)) => return without_lock(path, &error),
+            }
         }
     }
 
-    /// Lock files stay: removing one while another process waits for it would let two in.
     fn open_lock(&self, folder: &str) -> Result<(File, PathBuf)> {
         let locks = self.root.join("locks");
         create_folder(&locks)?;
@@ -222,6 +265,7 @@ impl Cache {
         }
         let note: FetchNote = read_json(&self.fetch_note_path(folder))?;
         let path = self.folder(folder);
+        let entry = catalogue_entry(&note.name);
         Some(CachedModel {
             name: note.name,
             bytes: bytes_in(&path),
@@ -229,7 +273,7 @@ impl Cache {
             state: CacheState::Partial,
             source: None,
             sha256: None,
-            licence: None,
+            licence: entry.map(|entry| entry.licence.to_string()),
             fetched_unix_s: None,
         })
     }
@@ -250,12 +294,12 @@ impl Cache {
 
 /// Some network file systems know no locks. There two processes at once may fetch twice; each still verifies what it
 /// ends with.
-fn without_lock(path: &Path, error: &io::Error) -> Result<Lock> {
+fn without_lock(path: PathBuf, error: &io::Error) -> Result<Lock> {
     if error.kind() == io::ErrorKind::Unsupported {
         tracing::warn!(path = %path.display(), "this file system knows no locks");
-        return Ok(Lock { _file: None });
+        return Ok(Lock { file: None, path });
     }
-    Err(Error::io("lock", path, error))
+    Err(Error::io("lock", &path, error))
 }
 
 /// Bytes of the files directly in a folder.
@@ -336,5 +380,48 @@ mod tests {
         drop(lock);
         drop(cache.try_lock("m", "m").unwrap());
         assert!(!waited);
+    }
+
+    /// One waits for a lock whose file is removed; it must not hold a lock that nobody else can see.
+    #[cfg(unix)]
+    #[test]
+    fn a_removed_lock_lets_in_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().to_path_buf());
+        let file = folder.path().join("locks/m.lock");
+        let first = cache.lock("m", || ()).unwrap();
+        let (is_waiting, waits) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn({
+            let cache = cache.clone();
+            move || cache.lock("m", || is_waiting.send(()).unwrap()).unwrap()
+        });
+        waits.recv().unwrap();
+        first.remove();
+        let second = waiting.join().unwrap();
+        assert!(file.exists(), "the second made its own");
+        assert_eq!(cache.try_lock("m", "m").unwrap_err().kind(), ErrorKind::InUse);
+        second.remove();
+        assert!(!file.exists());
+        drop(cache.try_lock("m", "m").unwrap());
+    }
+
+    #[test]
+    fn what_is_partly_here_of_the_catalogue_has_its_licence() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().to_path_buf());
+        let entry = &crate::catalogue::catalogue()[0];
+        for name in [entry.name, "pypi:other"] {
+            let place = name.replace(':', "-");
+            fs::create_dir_all(cache.folder(&place)).unwrap();
+            let note = FetchNote { name: name.to_string(), ..FetchNote::default() };
+            crate::files::write_json(&cache.fetch_note_path(&place), &note).unwrap();
+        }
+        let licence = |name: &str| {
+            let (_, model) = cache.list().unwrap().into_iter().find(|(_, model)| model.name == name).unwrap();
+            assert_eq!(model.state, CacheState::Partial);
+            model.licence
+        };
+        assert_eq!(licence(entry.name).as_deref(), Some(entry.licence));
+        assert_eq!(licence("pypi:other"), None);
     }
 }

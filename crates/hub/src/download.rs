@@ -194,6 +194,7 @@ impl<'a> Transfer<'a> {
     fn attempt(&mut self, http: &Http, progress: Sink<'_>) -> std::result::Result<(), Failure> {
         self.gained = 0;
         progress(Progress::Connecting { host: host_of(&self.remote.url) });
+        tracing::debug!(url = self.shown_url(), from = self.done, total = self.total, "request");
         let mut response = self.ask(http)?;
         if self.done > 0 && response.status() != 200 && self.is_refusal_to_continue(&response) {
             self.start_over().map_err(Failure::last)?;

@@ -77,11 +77,39 @@ pub struct Removed {
     pub bytes: u64,
 }
 
+/// Who said that the network must not be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offline {
+    Options,
+    Environment,
+    Both,
+}
+
+impl Offline {
+    fn of(options: Option<bool>, environment: bool) -> Option<Offline> {
+        match (options, environment) {
+            (Some(false), _) | (None, false) => None,
+            (None, true) => Some(Offline::Environment),
+            (Some(true), false) => Some(Offline::Options),
+            (Some(true), true) => Some(Offline::Both),
+        }
+    }
+
+    /// How the network is allowed again.
+    fn remedy(self) -> &'static str {
+        match self {
+            Offline::Options => "leave out --offline",
+            Offline::Environment => "unset DUAN_OFFLINE",
+            Offline::Both => "leave out --offline and unset DUAN_OFFLINE",
+        }
+    }
+}
+
 /// Fetches models by name and keeps them.
 pub struct Hub {
     cache: Cache,
     index_url: String,
-    is_offline: bool,
+    offline: Option<Offline>,
     http: Http,
     retries: u32,
     first_pause: Duration,
@@ -104,7 +132,7 @@ impl Hub {
         Ok(Hub {
             cache: Cache::new(root),
             index_url: index_url.filter(|url| !url.is_empty()).unwrap_or_else(|| DEFAULT_INDEX_URL.to_string()),
-            is_offline: options.offline.unwrap_or_else(|| variable("DUAN_OFFLINE").is_some_and(is_set)),
+            offline: Offline::of(options.offline, variable("DUAN_OFFLINE").is_some_and(is_set)),
             http: Http::new(options.connect_timeout, options.stall_timeout),
             retries: options.retries,
             first_pause: options.first_pause,
@@ -133,10 +161,11 @@ impl Hub {
         if let Some(file) = self.cached(&known, progress)? {
             return Ok(done(file, false, progress));
         }
-        if self.is_offline {
-            return Err(self.offline_error(&known));
+        if let Some(offline) = self.offline {
+            return Err(self.offline_error(&known, offline));
         }
-        let _lock = self.cache.lock(&known.folder, || progress(Progress::Waiting { name: known.name.clone() }))?;
+        tracing::info!(name = known.name, cache = %self.cache.root().display(), "fetching");
+        let lock = self.cache.lock(&known.folder, || progress(Progress::Waiting { name: known.name.clone() }))?;
         // Whoever held the lock may have fetched it.
         if let Some(file) = self.cached(&known, progress)? {
             return Ok(done(file, false, progress));
@@ -152,8 +181,19 @@ impl Hub {
             pieces,
             expected: entry.map(Expected::from),
         };
-        let fetched = fetch(&job, progress).inspect_err(|_| leave_nothing_empty(&job.folder))?;
+        let fetched = match fetch(&job, progress) {
+            Ok(fetched) => fetched,
+            Err(error) => {
+                tracing::info!(name = known.name, %error, "not fetched");
+                leave_nothing_empty(&job.folder);
+                if !job.folder.exists() {
+                    lock.remove();
+                }
+                return Err(error);
+            }
+        };
         let file = self.install(&known, fetched)?;
+        tracing::info!(name = known.name, bytes = file.bytes, sha256 = file.sha256, "fetched and verified");
         Ok(done(file, true, progress))
     }
 
@@ -182,7 +222,11 @@ impl Hub {
                     format!("{name} is a path; duan removes only what it fetched, see `duan list`"),
                 )
             })?,
-            (None, Err(error)) => return Err(error),
+            // What is no name of a model is no name of one in the cache either.
+            (None, Err(_)) => {
+                let message = format!("{name} is not in the cache; see `duan list`");
+                return Err(Error::new(ErrorKind::NoSuchFile, message));
+            }
         };
         let shown = listed.iter().find(|(other, _)| *other == folder).map(|(_, model)| model.name.clone());
         let shown = shown.unwrap_or_else(|| name.to_string());
@@ -190,8 +234,10 @@ impl Hub {
         if !self.cache.folder(&folder).is_dir() {
             return Err(absent());
         }
-        let _lock = self.cache.try_lock(&folder, &shown)?;
+        let lock = self.cache.try_lock(&folder, &shown)?;
         let bytes = self.cache.remove(&folder)?.ok_or_else(absent)?;
+        lock.remove();
+        tracing::info!(name = shown, bytes, "removed");
         Ok(Removed { name: shown, bytes })
     }
 
@@ -206,6 +252,7 @@ impl Hub {
             return Ok(None);
         }
         if !manifest.is_unchanged(&metadata) {
+            tracing::info!(path = %path.display(), "changed since it was verified; verifying again");
             verify_again(&manifest, &path, progress)?;
             manifest.verified_mtime_ns = mtime_ns(&metadata);
             // In a cache that cannot be written the next start hashes again; that is no reason to fail.
@@ -244,7 +291,7 @@ impl Hub {
         Ok(known.file(path, &manifest))
     }
 
-    fn offline_error(&self, known: &Known) -> Error {
+    fn offline_error(&self, known: &Known, offline: Offline) -> Error {
         let size = match known.entry {
             Some(entry) => format!(" ({})", bytes_text(entry.download_bytes())),
             None => String::new(),
@@ -252,10 +299,11 @@ impl Hub {
         Error::new(
             ErrorKind::Offline,
             format!(
-                "{} is not in the cache at {} and the network must not be used; unset DUAN_OFFLINE to fetch it{size}, \
-                 or give the path of a GGUF file",
+                "{} is not in the cache at {} and the network must not be used; {} to fetch it{size}, or give the \
+                 path of a GGUF file",
                 known.name,
-                self.cache.models().display()
+                self.cache.models().display(),
+                offline.remedy()
             ),
         )
     }
@@ -343,5 +391,20 @@ fn leave_nothing_empty(folder: &Path) {
     };
     if is_empty && let Err(error) = fs::remove_dir_all(folder) {
         tracing::debug!(%error, folder = %folder.display(), "an empty folder stays");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_forbade_the_network_is_told_how_to_allow_it() {
+        let remedy = |options, environment| Offline::of(options, environment).map(Offline::remedy);
+        assert_eq!(remedy(None, false), None);
+        assert_eq!(remedy(Some(false), true), None, "options count more");
+        assert_eq!(remedy(Some(true), false), Some("leave out --offline"));
+        assert_eq!(remedy(None, true), Some("unset DUAN_OFFLINE"));
+        assert_eq!(remedy(Some(true), true), Some("leave out --offline and unset DUAN_OFFLINE"));
     }
 }
