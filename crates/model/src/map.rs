@@ -14,8 +14,8 @@
 //! If the file is *cut* while it is mapped, touching a page beyond the new end raises `SIGBUS` on Unix and ends
 //! the process (Windows refuses to cut a mapped file). A map holds its file open, so deleting or replacing the
 //! file by name is harmless. [`Map::current_bytes`] asks for the length anew; tensors are checked against it
-//! each time their bytes are handed out, which finds a file that was cut between opening and loading. A cut
-//! after that is the one case left open; `GgufFile::read` (which copies the file to memory) is the way out
+//! each time their bytes are handed out, which finds a file that was cut between opening and loading, and the
+//! engine asks before each answer (`FileLength`). A cut in the middle of an answer is the one case left open; `GgufFile::read` (which copies the file to memory) is the way out
 //! where files change.
 #![allow(unsafe_code)]
 
