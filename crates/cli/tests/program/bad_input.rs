@@ -101,7 +101,12 @@ fn text_that_is_not_utf8_is_named_with_its_place() {
 fn a_prompt_longer_than_the_context_is_refused_with_the_numbers() {
     let home = Home::new();
     let model = home.fixture("smollm2");
-    let long = "abcdefgh".repeat(500);
+    let long = "abcdefgh".repeat(50);
     let ran = home.run(&["complete", model, "-p", &long, "--context", "64"]);
-    assert!(ran.failed().contains("4000 tokens") && ran.stderr.contains("64"), "{ran:?}");
+    assert!(ran.failed().contains("400 tokens") && ran.stderr.contains("the context holds 64"), "{ran:?}");
+    assert!(!ran.stderr.contains("conversation"), "{ran:?}");
+    // Beyond the context however it is cut into tokens, so it is not cut.
+    let longer = "abcdefgh".repeat(500);
+    let ran = home.run(&["complete", model, "-p", &longer, "--context", "64"]);
+    assert!(ran.failed().contains("4000 bytes") && ran.stderr.contains("a context of 64 tokens"), "{ran:?}");
 }
