@@ -109,8 +109,7 @@ const TOOL_USE_KEY: &str = "tokenizer.chat_template.tool_use";
 const LONGEST_SOURCE_BYTES: usize = 128 << 10;
 
 /// What to do where a template cannot be used as it is.
-const REMEDY: &str =
-    "this version cannot use the template: get the model from another source, or continue text without it";
+const REMEDY: &str = "this version cannot use the template: get the model from another source";
 
 /// What a render may cost: about one unit for each instruction, and for each 64 bytes that are made.
 const FUEL: u64 = 500_000;
