@@ -5,8 +5,9 @@ use anyhow::Context as _;
 fn main() -> anyhow::Result<()> {
     let path = std::env::args().nth(1).context("give the path of a model: chat MODEL.gguf")?;
 
-    let mut engine = duan::Engine::new(duan::EngineOptions::default())?;
+    let options = duan::EngineOptions { max_tokens: Some(100), ..duan::EngineOptions::default() };
+    let mut engine = duan::Engine::new(options)?;
     engine.load_model(path)?;
-    println!("{}", engine.chat("What is the capital of France?")?);
+    println!("{}", engine.chat("What is the capital of Japan?")?);
     Ok(())
 }
