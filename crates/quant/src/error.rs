@@ -43,7 +43,7 @@ pub enum Error {
         bytes: usize,
     },
     /// The format can be read but not written.
-    #[error("{format} can be read but not written; choose one of F32, F16, BF16, Q8_0, Q5_0, Q4_1, Q4_0")]
+    #[error("{format} can be read but not written; choose one of {}", writable())]
     CannotQuantize {
         /// Name of the format.
         format: &'static str,
@@ -52,3 +52,9 @@ pub enum Error {
 
 /// Result of this crate's functions that can fail.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// The names of the formats that can be written, as messages list them.
+fn writable() -> String {
+    let writable = crate::FORMATS.iter().filter(|format| format.quantize.is_some());
+    writable.map(|format| format.name).collect::<Vec<_>>().join(", ")
+}

@@ -50,20 +50,14 @@ impl TypeStatus {
 
 /// Id, name, weights and bytes of a block of the types without a codec here.
 const UNSUPPORTED: &[(u32, &str, usize, usize)] = &[
-    (7, "Q5_1", 32, 24),
     (9, "Q8_1", 32, 36),
-    (10, "Q2_K", 256, 84),
-    (11, "Q3_K", 256, 110),
-    (13, "Q5_K", 256, 176),
     (15, "Q8_K", 256, 292),
     (16, "IQ2_XXS", 256, 66),
     (17, "IQ2_XS", 256, 74),
     (18, "IQ3_XXS", 256, 98),
     (19, "IQ1_S", 256, 50),
-    (20, "IQ4_NL", 32, 18),
     (21, "IQ3_S", 256, 110),
     (22, "IQ2_S", 256, 82),
-    (23, "IQ4_XS", 256, 136),
     (24, "I8", 1, 1),
     (25, "I16", 1, 2),
     (26, "I32", 1, 4),
@@ -72,7 +66,6 @@ const UNSUPPORTED: &[(u32, &str, usize, usize)] = &[
     (29, "IQ1_M", 256, 56),
     (34, "TQ1_0", 256, 54),
     (35, "TQ2_0", 256, 66),
-    (39, "MXFP4", 32, 17),
     (40, "NVFP4", 64, 36),
     (41, "Q1_0", 128, 18),
 ];
@@ -100,5 +93,17 @@ pub fn gguf_type(id: u32) -> TypeStatus {
     match REMOVED.iter().find(|row| row.0 == id) {
         Some(&(_, name)) => TypeStatus::Removed { name },
         None => TypeStatus::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_types_without_a_codec_have_none() {
+        for &(id, name, ..) in UNSUPPORTED {
+            assert!(format_by_gguf_id(id).is_none(), "{name} can be read now: take its row out of UNSUPPORTED");
+        }
     }
 }

@@ -12,11 +12,13 @@
 //! those that cannot be read here. [`activation`] is the one integer coding of activations that all
 //! quantized formats share.
 //!
-//! **Bounds.** With `d` the stored scale of a block, every codec that quantizes keeps each finite value
-//! within `d / 2` of what it was (plus the rounding of `f32`), as long as no magnitude is above
-//! [`Format::largest`]. [`Format::encode`] refuses what does not fit and names the index.
+//! **Bounds.** With `d` the stored scale of a block, every codec that quantizes to evenly spaced codes keeps each finite
+//! value within `d / 2` of what it was (plus the rounding of `f32`), as long as no magnitude is above
+//! [`Format::largest`]. MXFP4, whose codes are floats, follows the conversion of its standard to the bit instead.
+//! [`Format::encode`] refuses what does not fit and names the index.
 //!
-//! **Adding a format** touches two places: a new file in `formats/` and one line in `formats/mod.rs`.
+//! **Adding a format** touches two places: a new file in `formats/` and its lines in `formats/mod.rs`;
+//! `docs/adding-a-format.md` goes through it.
 
 pub mod activation;
 mod error;

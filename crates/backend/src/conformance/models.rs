@@ -196,12 +196,16 @@ fn weights(format: &Format, rows: usize, columns: usize, seed: &mut u64) -> Vec<
     bytes
 }
 
-/// Halves the half floats of a block of random bytes until the scalar codec says that its weights are small enough.
+/// Halves the scales of a block of random bytes until the scalar codec says that its weights are small enough.
 fn tame(format: &Format, block: &mut [u8], scale: f32) {
+    // Where the half floats of a block stand.
     let halves: &[usize] = match format.name {
-        "Q4_K" => &[0, 2],
+        "Q2_K" => &[80, 82],
+        "Q3_K" => &[108],
+        "Q4_K" | "Q5_K" => &[0, 2],
         "Q6_K" => &[208],
-        other => panic!("the suite does not know where {other} keeps its half floats"),
+        "IQ4_NL" | "IQ4_XS" => &[0],
+        other => panic!("the suite does not know where {other} keeps its half floats; say it here"),
     };
     let mut values = vec![0.0; format.block_weights];
     let mut half = 1.0f32;

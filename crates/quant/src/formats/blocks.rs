@@ -83,3 +83,30 @@ pub(super) fn choose_signed_scale<const WEIGHTS: usize>(values: &[f32; WEIGHTS],
     let scale = choose_scale((larger / steps).max(other), (larger / (steps + 0.5)).max(other));
     if highest > lowest { -scale } else { scale }
 }
+
+/// Scale and minimum of a format whose codes reach from 0 to `steps`, with `weight = code * scale + minimum`.
+///
+/// The scale is taken from the stored minimum, so that the rounding of the latter, which can be several steps, makes the
+/// scale larger instead of clipping.
+pub(super) fn choose_scale_and_minimum<const WEIGHTS: usize>(values: &[f32; WEIGHTS], steps: f32) -> (f16, f16) {
+    let lowest = values.iter().fold(f32::INFINITY, |acc, &x| acc.min(x));
+    let highest = values.iter().fold(f32::NEG_INFINITY, |acc, &x| acc.max(x));
+    let minimum = round_down(lowest);
+    let range = (highest - minimum.to_f32()).max(0.0);
+    (choose_scale(range / steps, range / (steps + 0.5)), minimum)
+}
+
+/// The largest finite `f16` that is not above `value`, or the lowest one.
+fn round_down(value: f32) -> f16 {
+    let nearest = f16::from_f32(value.clamp(f16::MIN.to_f32(), f16::MAX.to_f32()));
+    if nearest.to_f32() <= value || nearest == f16::MIN {
+        return nearest;
+    }
+    let bits = nearest.to_bits();
+    match bits {
+        // The next value below zero, of either sign, is the smallest negative subnormal.
+        0 | 0x8000 => f16::from_bits(0x8001),
+        _ if nearest.is_sign_negative() => f16::from_bits(bits + 1),
+        _ => f16::from_bits(bits - 1),
+    }
+}

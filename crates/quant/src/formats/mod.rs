@@ -2,10 +2,17 @@
 
 mod blocks;
 mod float;
+mod iq4_nl;
+mod iq4_xs;
+mod mxfp4;
+mod q2_k;
+mod q3_k;
 mod q4_0;
 mod q4_1;
 mod q4_k;
 mod q5_0;
+mod q5_1;
+mod q5_k;
 mod q6_k;
 mod q8_0;
 
@@ -18,10 +25,17 @@ pub static FORMATS: &[&Format] = &[
     &q4_0::Q4_0,
     &q4_1::Q4_1,
     &q5_0::Q5_0,
+    &q5_1::Q5_1,
     &q8_0::Q8_0,
+    &q2_k::Q2_K,
+    &q3_k::Q3_K,
     &q4_k::Q4_K,
+    &q5_k::Q5_K,
     &q6_k::Q6_K,
+    &iq4_nl::IQ4_NL,
+    &iq4_xs::IQ4_XS,
     &float::BF16,
+    &mxfp4::MXFP4,
 ];
 
 /// The format with this GGUF type id, or `None` where it cannot be read here (see [`crate::gguf_type`]).

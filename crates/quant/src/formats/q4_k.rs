@@ -41,7 +41,7 @@ fn decode(bytes: &[u8; 144], values: &mut [f32; 256]) {
 /// Groups 0 to 3 have the low six bits of bytes 0 to 3 (scales) and 4 to 7 (minima). Groups 4 to 7 have the two
 /// halves of bytes 8 to 11 as their low four bits and the top two bits of bytes 0 to 3 (scales) and 4 to 7
 /// (minima) above them.
-fn scale_and_minimum(packed: &[u8], group: usize) -> (u8, u8) {
+pub(super) fn scale_and_minimum(packed: &[u8], group: usize) -> (u8, u8) {
     if group < 4 {
         (packed[group] & 63, packed[group + 4] & 63)
     } else {
