@@ -196,27 +196,41 @@ fn weights(format: &Format, rows: usize, columns: usize, seed: &mut u64) -> Vec<
     bytes
 }
 
-/// Halves the scales of a block of random bytes until the scalar codec says that its weights are small enough.
+/// Halves the scale of a block of random bytes until the scalar codec says that its weights are small enough.
 fn tame(format: &Format, block: &mut [u8], scale: f32) {
-    // Where the half floats of a block stand.
-    let halves: &[usize] = match format.name {
-        "Q2_K" => &[80, 82],
-        "Q3_K" => &[108],
-        "Q4_K" | "Q5_K" => &[0, 2],
-        "Q6_K" => &[208],
-        "IQ4_NL" | "IQ4_XS" => &[0],
-        other => panic!("the suite does not know where {other} keeps its half floats; say it here"),
-    };
     let mut values = vec![0.0; format.block_weights];
-    let mut half = 1.0f32;
+    let mut half = half::f16::ONE;
     loop {
-        for &at in halves {
-            block[at..at + 2].copy_from_slice(&half::f16::from_f32(half).to_le_bytes());
-        }
+        set_scales(format.name, block, half);
         (format.dequantize)(block, &mut values);
         if values.iter().all(|value| value.abs() <= 2.0 * scale) {
             return;
         }
-        half *= 0.5;
+        half = half::f16::from_f32(half.to_f32() * 0.5);
+    }
+}
+
+/// Writes `half` wherever a block of a format that is only read has a half float.
+fn set_scales(format: &str, block: &mut [u8], half: half::f16) {
+    let places: &[usize] = match format {
+        "Q2_K" => &[80, 82],
+        "Q3_K" => &[108],
+        "Q4_K" | "Q5_K" => &[0, 2],
+        "Q6_K" => &[208],
+        "IQ1_S" | "IQ2_XXS" | "IQ2_XS" | "IQ2_S" | "IQ3_XXS" | "IQ3_S" | "IQ4_NL" | "IQ4_XS" => &[0],
+        "IQ1_M" => {
+            // A quarter of it stands in the top four bits of each of four u16.
+            for (quarter, packed) in block[48..].chunks_exact_mut(2).enumerate() {
+                let bits = (half.to_bits() >> (4 * quarter) & 15) as u8;
+                packed[1] = packed[1] & 15 | bits << 4;
+            }
+            return;
+        }
+        "TQ1_0" => &[52],
+        "TQ2_0" => &[64],
+        other => panic!("the suite does not know where {other} keeps its half floats; add a line here"),
+    };
+    for &at in places {
+        block[at..at + 2].copy_from_slice(&half.to_le_bytes());
     }
 }

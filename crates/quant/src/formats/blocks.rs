@@ -46,6 +46,21 @@ pub(super) fn read_f16<const BYTES: usize>(bytes: &[u8; BYTES], at: usize) -> f3
     f16::from_le_bytes([bytes[at], bytes[at + 1]]).to_f32()
 }
 
+/// The `u16` at `bytes[at..at + 2]`, little-endian.
+pub(super) fn read_u16<const BYTES: usize>(bytes: &[u8; BYTES], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+/// The `u32` at `bytes[at..at + 4]`, little-endian.
+pub(super) fn read_u32<const BYTES: usize>(bytes: &[u8; BYTES], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// The 4-bit number `index` of those that stand two to a byte, the lower nibble first.
+pub(super) fn nibble(bytes: &[u8], index: usize) -> u8 {
+    bytes[index / 2] >> (4 * (index % 2)) & 15
+}
+
 /// The scale to store: the `f16` nearest to `wanted` that is not below `needed`, at most the largest finite one.
 ///
 /// `needed` is the scale at which the outermost value is half a step from the outermost code; a smaller one

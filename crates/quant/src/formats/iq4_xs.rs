@@ -5,7 +5,7 @@
 //! Weights come in eight groups of 32 with a scale and 16 code bytes each, which stand as in Q4_0. Scale `i` has its high
 //! bits at bit `2 i` of the `u16` and its low bits in byte `i / 2`, lower nibble first.
 
-use super::blocks::{decode_blocks, read_f16};
+use super::blocks::{decode_blocks, nibble, read_f16, read_u16};
 use super::iq4_nl::VALUES;
 use crate::{Activation, Format};
 
@@ -22,9 +22,9 @@ pub(super) static IQ4_XS: Format = Format {
 
 fn decode(bytes: &[u8; 136], values: &mut [f32; 256]) {
     let d = read_f16(bytes, 0);
-    let high_bits = u16::from_le_bytes([bytes[2], bytes[3]]);
+    let high_bits = read_u16(bytes, 2);
     for group in 0..8 {
-        let low = bytes[4 + group / 2] >> (4 * (group % 2)) & 15;
+        let low = nibble(&bytes[4..8], group);
         let high = (high_bits >> (2 * group) & 3) as u8;
         let step = d * f32::from((low | high << 4) as i8 - 32);
         let codes = &bytes[8 + 16 * group..][..16];

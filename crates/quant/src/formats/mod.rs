@@ -2,6 +2,14 @@
 
 mod blocks;
 mod float;
+mod grids;
+mod iq1_m;
+mod iq1_s;
+mod iq2_s;
+mod iq2_xs;
+mod iq2_xxs;
+mod iq3_s;
+mod iq3_xxs;
 mod iq4_nl;
 mod iq4_xs;
 mod mxfp4;
@@ -15,6 +23,8 @@ mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
+mod tq1_0;
+mod tq2_0;
 
 use crate::Format;
 
@@ -32,9 +42,18 @@ pub static FORMATS: &[&Format] = &[
     &q4_k::Q4_K,
     &q5_k::Q5_K,
     &q6_k::Q6_K,
+    &iq2_xxs::IQ2_XXS,
+    &iq2_xs::IQ2_XS,
+    &iq3_xxs::IQ3_XXS,
+    &iq1_s::IQ1_S,
     &iq4_nl::IQ4_NL,
+    &iq3_s::IQ3_S,
+    &iq2_s::IQ2_S,
     &iq4_xs::IQ4_XS,
+    &iq1_m::IQ1_M,
     &float::BF16,
+    &tq1_0::TQ1_0,
+    &tq2_0::TQ2_0,
     &mxfp4::MXFP4,
 ];
 

@@ -1,7 +1,7 @@
 //! Q5_0: 32 weights in 22 bytes: `f16` scale `d`, `u32` with the fifth bit of weight `j` at bit `j`, then 16
 //! bytes with the low four bits of the codes as in Q4_0. `weight = (code - 16) * d`.
 
-use super::blocks::{choose_signed_scale, decode_blocks, encode_blocks, nearest_code, read_f16};
+use super::blocks::{choose_signed_scale, decode_blocks, encode_blocks, nearest_code, read_f16, read_u32};
 use crate::{Activation, Format};
 
 pub(super) static Q5_0: Format = Format {
@@ -17,7 +17,7 @@ pub(super) static Q5_0: Format = Format {
 
 fn decode(bytes: &[u8; 22], values: &mut [f32; 32]) {
     let d = read_f16(bytes, 0);
-    let fifth_bits = u32::from_le_bytes([bytes[2], bytes[3], bytes[4], bytes[5]]);
+    let fifth_bits = read_u32(bytes, 2);
     let fifth = |weight: usize| ((fifth_bits >> weight & 1) << 4) as i32;
     for j in 0..16 {
         let pair = i32::from(bytes[6 + j]);

@@ -1,7 +1,7 @@
 //! Q5_1: 32 weights in 24 bytes: `f16` scale `d`, `f16` minimum `m`, `u32` with the fifth bit of weight `j` at bit
 //! `j`, then 16 bytes with the low four bits of the codes as in Q4_0. `weight = code * d + m`.
 
-use super::blocks::{choose_scale_and_minimum, decode_blocks, encode_blocks, nearest_code, read_f16};
+use super::blocks::{choose_scale_and_minimum, decode_blocks, encode_blocks, nearest_code, read_f16, read_u32};
 use crate::{Activation, Format};
 
 pub(super) static Q5_1: Format = Format {
@@ -18,7 +18,7 @@ pub(super) static Q5_1: Format = Format {
 fn decode(bytes: &[u8; 24], values: &mut [f32; 32]) {
     let d = read_f16(bytes, 0);
     let m = read_f16(bytes, 2);
-    let fifth_bits = u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+    let fifth_bits = read_u32(bytes, 4);
     let fifth = |weight: usize| ((fifth_bits >> weight & 1) << 4) as u8;
     for j in 0..16 {
         let pair = bytes[8 + j];
