@@ -58,8 +58,9 @@ pub(super) fn signs(seven_bits: u32) -> u8 {
 /// Writes a row's magnitudes times `scale` to `values`; negative where the bits of `signs` from the lowest up say so.
 pub(super) fn write_row<const WIDTH: usize>(row: &[i8; WIDTH], scale: f32, signs: u8, values: &mut [f32]) {
     for (j, (value, &magnitude)) in values[..WIDTH].iter_mut().zip(row).enumerate() {
-        let magnitude = scale * f32::from(magnitude);
-        *value = if signs >> j & 1 == 0 { magnitude } else { -magnitude };
+        // The bit becomes the sign bit of the float: no branch, which would go either way as often.
+        let negative = u32::from(signs >> j & 1) << 31;
+        *value = f32::from_bits((scale * f32::from(magnitude)).to_bits() ^ negative);
     }
 }
 
