@@ -9,6 +9,7 @@ use duan_quant::TypeStatus;
 use super::identify::check_start;
 use super::metadata::Metadata;
 use super::reader::{Place, Reader};
+use super::split;
 use super::tensor::{self, TensorInfo};
 use super::value::Value;
 use crate::bytes::SharedBytes;
@@ -25,7 +26,8 @@ pub const ALIGNMENT_LIMIT_BYTES: u32 = 16 << 20;
 /// Fewest bytes of a metadata entry: empty key, type, one byte.
 const LEAST_ENTRY_BYTES: u64 = 8 + 4 + 1;
 
-/// A GGUF file: metadata, tensor entries, and the bytes of the tensors.
+/// A GGUF file: metadata, tensor entries, and the bytes of the tensors. A model that is split into several files is one
+/// `GgufFile`, with the metadata of the first.
 ///
 /// What the entries say was checked when the file was opened: each tensor of known size lies inside the file,
 /// aligned, and overlaps no other. Types that cannot be read are no error here; [`GgufFile::unsupported_types`]
@@ -33,21 +35,27 @@ const LEAST_ENTRY_BYTES: u64 = 8 + 4 + 1;
 #[derive(Debug, Clone)]
 pub struct GgufFile {
     path: PathBuf,
-    label: String,
     version: u32,
     alignment: u32,
     data_start: u64,
     metadata: Metadata,
     tensors: Vec<TensorInfo>,
     index: HashMap<String, usize>,
+    /// The file, or all files of a split model in their order; never empty.
+    pieces: Vec<Piece>,
+}
+
+/// One file on the disk, or one buffer.
+#[derive(Debug, Clone)]
+struct Piece {
+    label: String,
     bytes: SharedBytes,
 }
 
-/// The length of a file that is open; it keeps the file open and nothing else of it.
+/// The length of a file that is open, or of all files of a split model; it keeps them open and nothing else of them.
 #[derive(Debug, Clone)]
 pub struct FileLength {
-    label: String,
-    bytes: SharedBytes,
+    pieces: Vec<Piece>,
 }
 
 impl FileLength {
@@ -57,7 +65,13 @@ impl FileLength {
     /// # Errors
     /// Where the file is shorter than when it was opened, or cannot be asked.
     pub fn check(&self) -> Result<()> {
-        let now = self.bytes.current_source_bytes().map_err(|error| Error::io(&self.label, "read its size", error))?;
+        self.pieces.iter().try_for_each(Piece::check_length)
+    }
+}
+
+impl Piece {
+    fn check_length(&self) -> Result<()> {
+        let now = self.current_bytes()?;
         if now < self.bytes.len() as u64 {
             return Err(Error::WrongFile {
                 file: self.label.clone(),
@@ -66,6 +80,11 @@ impl FileLength {
             });
         }
         Ok(())
+    }
+
+    /// Length of the file as it is now.
+    fn current_bytes(&self) -> Result<u64> {
+        self.bytes.current_source_bytes().map_err(|error| Error::io(&self.label, "read its size", error))
     }
 }
 
@@ -85,12 +104,38 @@ pub struct UnsupportedType {
 }
 
 impl GgufFile {
-    /// Opens and checks the file at `path`, which is mapped: only the pages of its header are read now.
+    /// Opens and checks the file at `path`, which is mapped: only the pages of its header are read now. Where it is a piece
+    /// of a split model, whichever one, the others are looked for beside it and opened too.
     ///
     /// # Errors
-    /// Where the file cannot be opened, is something else, is cut short, or breaks a rule of the format; each
-    /// in one line.
+    /// Where the file cannot be opened, is something else, is cut short, or breaks a rule of the format, and where a
+    /// piece of a split model is missing or does not belong to the others; each in one line.
     pub fn open(path: &Path) -> Result<GgufFile> {
+        split::open_all(path, GgufFile::map_one)
+    }
+
+    /// Like [`GgufFile::open`], and copies the whole file to memory instead of mapping it.
+    ///
+    /// # Errors
+    /// As [`GgufFile::open`].
+    pub fn read(path: &Path) -> Result<GgufFile> {
+        split::open_all(path, GgufFile::copy_one)
+    }
+
+    /// Checks a file that is in memory; `name` is what messages call it.
+    ///
+    /// # Errors
+    /// As [`GgufFile::open`], and for a piece of a split model.
+    pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Result<GgufFile> {
+        let path = PathBuf::from(name);
+        let label = file_label(&path);
+        let file = GgufFile::parse(path, label, bytes.into())?;
+        split::check_is_whole(&file)?;
+        Ok(file)
+    }
+
+    /// Maps one file, whole or a piece.
+    fn map_one(path: &Path) -> Result<GgufFile> {
         let file = open_regular(path)?;
         let label = file_label(path);
         let is_empty = file.metadata().map_err(|error| Error::io(&label, "read its size", error))?.len() == 0;
@@ -103,26 +148,13 @@ impl GgufFile {
         GgufFile::parse(path.to_owned(), label, bytes)
     }
 
-    /// Like [`GgufFile::open`], and copies the whole file to memory instead of mapping it.
-    ///
-    /// # Errors
-    /// As [`GgufFile::open`].
-    pub fn read(path: &Path) -> Result<GgufFile> {
+    /// Copies one file, whole or a piece.
+    fn copy_one(path: &Path) -> Result<GgufFile> {
         use std::io::Read as _;
         let label = file_label(path);
         let mut bytes = Vec::new();
         open_regular(path)?.read_to_end(&mut bytes).map_err(|error| Error::io(&label, "read it", error))?;
         GgufFile::parse(path.to_owned(), label, bytes.into())
-    }
-
-    /// Checks a file that is in memory; `name` is what messages call it.
-    ///
-    /// # Errors
-    /// As [`GgufFile::open`].
-    pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Result<GgufFile> {
-        let path = PathBuf::from(name);
-        let label = file_label(&path);
-        GgufFile::parse(path, label, bytes.into())
     }
 
     fn parse(path: PathBuf, label: String, bytes: SharedBytes) -> Result<GgufFile> {
@@ -140,7 +172,23 @@ impl GgufFile {
         // Both terms are small: the header ends within its limit.
         let data_start = (reader.position() as u64).next_multiple_of(u64::from(alignment));
         tensor::place_tensors(&mut tensors, &label, data_start, u64::from(alignment), bytes.len() as u64)?;
-        Ok(GgufFile { path, label, version, alignment, data_start, metadata, tensors, index, bytes })
+        let pieces = vec![Piece { label, bytes }];
+        Ok(GgufFile { path, version, alignment, data_start, metadata, tensors, index, pieces })
+    }
+
+    /// Adds the tensors of the next piece of a split model. Of its metadata nothing more is needed.
+    pub(super) fn add_piece(&mut self, next: GgufFile) -> Result<()> {
+        let label = next.label().to_owned();
+        for tensor in next.tensors {
+            if let Some(first) = self.index.insert(tensor.name.clone(), self.tensors.len()) {
+                let first = &self.pieces[self.tensors[first].piece].label;
+                return Err(Error::tensor(&label, &tensor.name, "it in one piece only", format!("it in {first} too"))
+                    .with_remedy("fetch all pieces again, from one place"));
+            }
+            self.tensors.push(TensorInfo { piece: self.pieces.len(), ..tensor });
+        }
+        self.pieces.extend(next.pieces);
+        Ok(())
     }
 
     /// Version of the format: 2 or 3.
@@ -168,22 +216,27 @@ impl GgufFile {
         self.index.get(name).map(|&index| &self.tensors[index])
     }
 
-    /// Where the file is; for a file from memory, its name.
+    /// Where the file is, the first one of a split model; for a file from memory, its name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// The file's name as messages show it.
     pub fn label(&self) -> &str {
-        &self.label
+        &self.pieces[0].label
     }
 
-    /// Length of the file in bytes.
+    /// Length of the file in bytes; of all files of a split model together.
     pub fn file_bytes(&self) -> u64 {
-        self.bytes.len() as u64
+        self.pieces.iter().map(|piece| piece.bytes.len() as u64).sum()
     }
 
-    /// Where the tensors' data begins, in bytes from the start of the file. At or beyond the file's end where
+    /// Number of files: 1, or more for a split model.
+    pub fn piece_count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Where the tensors' data begins, in bytes from the start of the (first) file. At or beyond the file's end where
     /// there are no tensors.
     pub fn data_start(&self) -> u64 {
         self.data_start
@@ -196,24 +249,25 @@ impl GgufFile {
     pub fn tensor_data(&self, tensor: &TensorInfo) -> Result<SharedBytes> {
         let Some(needed) = tensor.bytes else {
             let found = tensor.type_name();
-            return Err(Error::tensor(&self.label, &tensor.name, "a type of known size", found)
+            return Err(Error::tensor(self.label(), &tensor.name, "a type of known size", found)
                 .with_remedy("update duan, or get the model in another type such as Q4_K or Q8_0"));
         };
-        let current = self.bytes.current_source_bytes();
-        let current = current.map_err(|error| Error::io(&self.label, "read its size", error))?;
+        // Only the entry of another file can name a piece that is not there.
+        let piece = self.pieces.get(tensor.piece).unwrap_or(&self.pieces[0]);
+        let current = piece.current_bytes()?;
         let end = tensor.offset.checked_add(needed).filter(|&end| end <= current);
         let range = end.and_then(|end| Some(usize::try_from(tensor.offset).ok()?..usize::try_from(end).ok()?));
-        range.and_then(|range| self.bytes.slice(range)).ok_or_else(|| Error::Truncated {
-            file: self.label.clone(),
+        range.and_then(|range| piece.bytes.slice(range)).ok_or_else(|| Error::Truncated {
+            file: piece.label.clone(),
             place: format!("tensor `{}` at byte {}", quoted(&tensor.name), tensor.offset),
             needed,
-            available: current.min(self.file_bytes()).saturating_sub(tensor.offset),
+            available: current.min(piece.bytes.len() as u64).saturating_sub(tensor.offset),
         })
     }
 
-    /// What tells later whether the file was cut while its weights are in use.
+    /// What tells later whether a file was cut while its weights are in use.
     pub fn length(&self) -> FileLength {
-        FileLength { label: self.label.clone(), bytes: self.bytes.clone() }
+        FileLength { pieces: self.pieces.clone() }
     }
 
     /// The types of this file's tensors that cannot be read, by type id, with counts and examples. Empty where all can.
@@ -239,11 +293,17 @@ impl GgufFile {
         found
     }
 
-    /// Fails where [`GgufFile::unsupported_types`] is not empty, with all of them in one line.
+    /// Fails where the tensors cannot be run: where there are none, and where [`GgufFile::unsupported_types`] is not
+    /// empty, with all of them in one line.
     ///
     /// # Errors
     /// [`Error::Unsupported`].
     pub fn check_types(&self) -> Result<()> {
+        if self.tensors.is_empty() {
+            let what =
+                "this file has a vocabulary and no tensors: its tokenizer can be used, and there is nothing to run";
+            return Err(Error::unsupported(self.label(), what, "get the file of this model that has the weights"));
+        }
         let found = self.unsupported_types();
         if found.is_empty() {
             return Ok(());
@@ -251,7 +311,7 @@ impl GgufFile {
         let rows: Vec<String> = found.iter().map(UnsupportedType::describe).collect();
         let known: Vec<&str> = duan_quant::FORMATS.iter().map(|format| format.name).collect();
         let what = format!("duan cannot read some of its tensors: {}", rows.join(", "));
-        Err(Error::unsupported(&self.label, what, format!("get the model in one of {}", known.join(", "))))
+        Err(Error::unsupported(self.label(), what, format!("get the model in one of {}", known.join(", "))))
     }
 }
 

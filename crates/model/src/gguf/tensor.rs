@@ -20,7 +20,9 @@ pub struct TensorInfo {
     pub dims: Vec<u64>,
     /// GGUF type id, see [`duan_quant::gguf_type`].
     pub type_id: u32,
-    /// Where the data begins, in bytes from the start of the file.
+    /// Which file of a split model has the data, from 0; 0 where there is one file.
+    pub piece: usize,
+    /// Where the data begins, in bytes from the start of that file.
     pub offset: u64,
     /// Bytes of the data, all inside the file; `None` where the size of the type is not known.
     pub bytes: Option<u64>,
@@ -83,7 +85,7 @@ fn read_entry(reader: &mut Reader, label: &str, number: u64) -> Result<TensorInf
     let type_id = reader.u32(place)?;
     let offset = reader.u64(place)?;
     let bytes = size_in_bytes(label, &name, &dims, type_id)?;
-    Ok(TensorInfo { name, dims, type_id, offset, bytes })
+    Ok(TensorInfo { name, dims, type_id, piece: 0, offset, bytes })
 }
 
 /// Bytes of a tensor, or `None` where the type has no known size.
