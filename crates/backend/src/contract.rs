@@ -40,8 +40,10 @@ pub struct Limits {
     pub max_rows: usize,
     /// The most rows that results are wanted for in one pass.
     pub max_wanted_rows: usize,
-    /// Pages of the KV cache.
+    /// Pages of the KV cache, and states of each kind besides.
     pub pages: usize,
+    /// The most positions of a sequence: what decides between rotary embeddings for short and long contexts.
+    pub context: usize,
     /// How the KV cache keeps its numbers.
     pub kv_format: KvFormat,
 }
@@ -78,7 +80,7 @@ impl CompileJob<'_> {
 pub struct MemoryUse {
     /// Weights as this device reads them (mapped ones included).
     pub weights_bytes: u64,
-    /// The KV cache when it is full.
+    /// The KV cache when it is full, with the states beside it.
     pub kv_bytes: u64,
     /// Everything between: values and scratch.
     pub scratch_bytes: u64,
@@ -134,7 +136,15 @@ pub trait Compiled: Send {
     /// Writes what [`Compiled::read_kv`] reads.
     fn write_kv(&mut self, cache: usize, page: PageId, positions: Range<usize>, keys: &[f16], values: &[f16]);
 
-    /// Copies the first `count` positions of a page, in every cache of this device.
+    /// The state of [`Graph::states`](duan_model::graph::Graph::states) after the last position written in a page
+    /// [width].
+    fn read_state(&self, state: usize, page: PageId, numbers: &mut [f32]);
+
+    /// Writes what [`Compiled::read_state`] reads.
+    fn write_state(&mut self, state: usize, page: PageId, numbers: &[f32]);
+
+    /// Copies the first `count` positions of a page, in every cache of this device, and the page's states. Where the model
+    /// has states, `count` is how many positions were written.
     fn copy_page(&mut self, from: PageId, to: PageId, count: usize);
 
     /// What this holds.

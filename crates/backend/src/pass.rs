@@ -12,7 +12,7 @@ pub type PageId = u32;
 /// Consecutive tokens of one sequence.
 #[derive(Debug, Clone)]
 pub struct Span<'a> {
-    /// The sequence, for state that is not kept in pages.
+    /// The sequence, for people.
     pub sequence: u32,
     /// Position of the first token in its sequence; the cache holds everything before it.
     pub start: usize,
@@ -117,7 +117,7 @@ mod tests {
     use crate::contract::KvFormat;
 
     fn check(tokens: &[u32], spans: &[Span<'_>]) -> Result<()> {
-        let limits = Limits { max_rows: 600, max_wanted_rows: 2, pages: 8, kv_format: KvFormat::F16 };
+        let limits = Limits { max_rows: 600, max_wanted_rows: 2, pages: 8, context: 2048, kv_format: KvFormat::F16 };
         Pass { tokens, spans }.check("test", &limits, 10)
     }
 

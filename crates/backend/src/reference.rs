@@ -6,9 +6,9 @@
 use std::ops::Range;
 
 use duan_model::Model;
-use duan_model::config::RopeStyle;
+use duan_model::config::{NormConfig, NormKind, RopeStyle, Temperature};
 use duan_model::graph::{LinearPart, Op, ValueId};
-use duan_model::weights::VectorId;
+use duan_model::weights::Matrix;
 use duan_quant::{Activation, activation};
 use half::f16;
 
@@ -85,14 +85,17 @@ impl Backend for Reference {
                 }
             })
             .collect();
-        let frequencies = job.model.config.ropes.iter().map(|rope| rope.frequencies()).collect();
+        let context = job.limits.context;
+        let ropes = job.model.config.ropes.iter();
+        let states = graph.states.iter().map(|state| vec![0.0; job.limits.pages * state.width]).collect();
         Ok(Box::new(Interpreter {
             model: job.model.clone(),
             precision: self.precision,
             limits: job.limits.clone(),
-            frequencies,
+            frequencies: ropes.map(|rope| rope.frequencies(context)).collect(),
             values,
             caches,
+            states,
         }))
     }
 }
@@ -127,6 +130,8 @@ struct Interpreter {
     frequencies: Vec<Vec<f32>>,
     values: Vec<Vec<f32>>,
     caches: Vec<Cache>,
+    /// [pages, width] of each
+    states: Vec<Vec<f32>>,
 }
 
 impl Compiled for Interpreter {
@@ -167,7 +172,20 @@ impl Compiled for Interpreter {
         widen(values, &mut cache.values[scaled(&slots, cache.value_width)]);
     }
 
+    fn read_state(&self, state: usize, page: PageId, numbers: &mut [f32]) {
+        numbers.copy_from_slice(&self.states[state][self.state_range(state, page)]);
+    }
+
+    fn write_state(&mut self, state: usize, page: PageId, numbers: &[f32]) {
+        let range = self.state_range(state, page);
+        self.states[state][range].copy_from_slice(numbers);
+    }
+
     fn copy_page(&mut self, from: PageId, to: PageId, count: usize) {
+        for state in 0..self.states.len() {
+            let (source, target) = (self.state_range(state, from), self.state_range(state, to));
+            self.states[state].copy_within(source, target.start);
+        }
         for cache in self.caches.iter_mut().filter(|cache| !cache.keys.is_empty()) {
             let (source, target) = (slot_range(from, 0..count), slot_range(to, 0..count));
             cache.keys.copy_within(scaled(&source, cache.key_width), target.start * cache.key_width);
@@ -179,7 +197,8 @@ impl Compiled for Interpreter {
         let bytes = |floats: usize| (floats * size_of::<f32>()) as u64;
         MemoryUse {
             weights_bytes: self.model.weights.bytes(),
-            kv_bytes: self.caches.iter().map(|cache| bytes(cache.keys.len() + cache.values.len())).sum(),
+            kv_bytes: self.caches.iter().map(|cache| bytes(cache.keys.len() + cache.values.len())).sum::<u64>()
+                + self.states.iter().map(|state| bytes(state.len())).sum::<u64>(),
             scratch_bytes: self.values.iter().map(|value| bytes(value.len())).sum(),
         }
     }
@@ -207,25 +226,27 @@ impl Interpreter {
                     row.iter_mut().for_each(|x| *x *= scale);
                 }
             }
-            Op::Norm { input, weight, groups, epsilon, output } => {
-                let rows = self.rows_of(input, pass);
-                self.norm(input, weight, rows * groups, epsilon, output);
-            }
+            Op::Norm { .. } => self.norm(op, pass),
             Op::Linear { input, ref parts } => {
                 let rows = self.rows_of(input, pass);
                 parts.iter().for_each(|part| self.linear(input, part, rows));
             }
             Op::Rope { value, heads, head_dim, rope } => self.rope(pass, value, heads, head_dim, rope),
+            Op::PositionScale { value, width, temperature } => self.position_scale(pass, value, width, temperature),
             Op::Attention { .. } => self.attention(op, pass),
+            Op::ShortConv { .. } => self.short_conv(op, pass),
+            Op::Route { .. } => self.route(op, rows),
+            Op::ExpertLinear { .. } => self.expert_linear(op, rows),
+            Op::Mix { .. } => self.mix(op, rows),
             Op::GatedAct { gate, up, width, output, activation } => {
                 for index in 0..rows * width {
                     let gated = activation.apply(self.values[gate.0 as usize][index]);
                     self.values[output.0 as usize][index] = gated * self.values[up.0 as usize][index];
                 }
             }
-            Op::Add { width, target, addend } => {
+            Op::Add { width, factor, target, addend } => {
                 for index in 0..rows * width {
-                    self.values[target.0 as usize][index] += self.values[addend.0 as usize][index];
+                    self.values[target.0 as usize][index] += factor * self.values[addend.0 as usize][index];
                 }
             }
             Op::SelectRows { input, output } => {
@@ -236,6 +257,10 @@ impl Interpreter {
                             self.values[input.0 as usize][from * width + column];
                     }
                 }
+            }
+            Op::Scale { value, factor } => {
+                let length = pass.wanted_rows() * self.model.graph.values[value.0 as usize].width;
+                self.values[value.0 as usize][..length].iter_mut().for_each(|x| *x *= factor);
             }
             Op::Softcap { value, cap } => {
                 let length = pass.wanted_rows() * self.model.graph.values[value.0 as usize].width;
@@ -248,17 +273,31 @@ impl Interpreter {
         if self.model.graph.values[value.0 as usize].wanted_rows_only { pass.wanted_rows() } else { pass.rows() }
     }
 
-    fn norm(&mut self, input: ValueId, weight: VectorId, groups: usize, epsilon: f32, output: ValueId) {
-        let weight = self.model.weights.vector(weight); // [width]
-        let width = weight.len();
-        for group in 0..groups {
-            let x = &self.values[input.0 as usize][group * width..][..width];
-            let mean_square = x.iter().map(|&x| f64::from(x) * f64::from(x)).sum::<f64>() / width as f64;
-            let factor = (1.0 / (mean_square + f64::from(epsilon)).sqrt()) as f32;
-            for column in 0..width {
-                let x = self.values[input.0 as usize][group * width + column];
-                self.values[output.0 as usize][group * width + column] = x * factor * weight[column];
+    fn state_range(&self, state: usize, page: PageId) -> Range<usize> {
+        let width = self.model.graph.states[state].width;
+        page as usize * width..(page as usize + 1) * width
+    }
+
+    fn norm(&mut self, op: &Op, pass: &Pass<'_>) {
+        let Op::Norm { input, weight, bias, width, groups, norm, output } = *op else { return };
+        let weight = self.model.weights.vector(weight).clone(); // [width] or [width / groups]
+        let bias = bias.map(|bias| self.model.weights.vector(bias).clone());
+        let group = width / groups;
+        for start in (0..self.rows_of(input, pass) * width).step_by(group) {
+            let (mean, factor) = mean_and_factor(&self.values[input.0 as usize][start..start + group], norm);
+            for at in start..start + group {
+                let x = self.values[input.0 as usize][at] - mean;
+                let column = at % width % weight.len();
+                let bias = bias.as_ref().map_or(0.0, |bias| bias[column]);
+                self.values[output.0 as usize][at] = x * factor * weight[column] + bias;
             }
+        }
+    }
+
+    fn position_scale(&mut self, pass: &Pass<'_>, value: ValueId, width: usize, temperature: Temperature) {
+        let positions = pass.spans.iter().flat_map(|span| span.start..span.start + span.count);
+        for (row, position) in self.values[value.0 as usize].chunks_exact_mut(width).zip(positions) {
+            row.iter_mut().for_each(|x| *x *= temperature.at(position));
         }
     }
 
@@ -266,23 +305,112 @@ impl Interpreter {
         let matrix = self.model.weights.matrix(part.matrix);
         let bias = part.bias.map(|bias| self.model.weights.vector(bias));
         let (width, columns) = (matrix.rows(), matrix.columns());
-        let mut x = self.values[input.0 as usize][..rows * columns].to_vec(); // [rows, columns]
-        if self.precision == Precision::Coded && matrix.format().activation == Activation::Int8 {
-            code_and_decode(&mut x);
-        }
+        let x = self.inputs(matrix, &self.values[input.0 as usize][..rows * columns]); // [rows, columns]
         let mut weights = vec![0.0; columns];
         for column in 0..width {
             (matrix.format().dequantize)(matrix.row(column), &mut weights);
             for (row, x) in x.chunks_exact(columns).enumerate() {
-                let sum: f64 = x.iter().zip(&weights).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum();
                 let bias = bias.map_or(0.0, |bias| bias[column]);
-                self.values[part.output.0 as usize][row * width + column] = sum as f32 + bias;
+                self.values[part.output.0 as usize][row * width + column] = dot(x, &weights) + bias;
+            }
+        }
+    }
+
+    /// Activations as a matrix gets them.
+    fn inputs(&self, matrix: &Matrix, x: &[f32]) -> Vec<f32> {
+        let mut x = x.to_vec();
+        if self.precision == Precision::Coded && matrix.format().activation == Activation::Int8 {
+            code_and_decode(&mut x);
+        }
+        x
+    }
+
+    fn route(&mut self, op: &Op, rows: usize) {
+        let Op::Route { scores, experts, used, normalize, output } = *op else { return };
+        for row in 0..rows {
+            let scores = &self.values[scores.0 as usize][row * experts..][..experts];
+            let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            let weights: Vec<f64> = scores.iter().map(|&score| f64::from(score - largest).exp()).collect();
+            let mut order: Vec<usize> = (0..experts).collect();
+            // The sort is stable, so the first of equals comes first.
+            order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+            order.truncate(used);
+            let total: f64 =
+                if normalize { order.iter().map(|&expert| weights[expert]).sum() } else { weights.iter().sum() };
+            for (place, expert) in order.into_iter().enumerate() {
+                let output = &mut self.values[output.0 as usize][row * 2 * used..][..2 * used];
+                output[place] = expert as f32;
+                output[used + place] = (weights[expert] / total) as f32;
+            }
+        }
+    }
+
+    fn expert_linear(&mut self, op: &Op, rows: usize) {
+        let Op::ExpertLinear { input, input_per_choice, chosen, experts, used, ref parts } = *op else { return };
+        for part in parts {
+            let matrix = self.model.weights.matrix(part.matrix).clone();
+            let bias = part.bias.map(|bias| self.model.weights.vector(bias).clone());
+            let (width, columns) = (matrix.rows() / experts, matrix.columns());
+            let mut weights = vec![0.0; columns];
+            for choice in 0..rows * used {
+                let (row, place) = (choice / used, choice % used);
+                let at = if input_per_choice { choice } else { row } * columns;
+                let x = self.inputs(&matrix, &self.values[input.0 as usize][at..at + columns]);
+                let expert = self.values[chosen.0 as usize][row * 2 * used + place] as usize;
+                for column in 0..width {
+                    (matrix.format().dequantize)(matrix.row(expert * width + column), &mut weights);
+                    let bias = bias.as_ref().map_or(0.0, |bias| bias[expert * width + column]);
+                    self.values[part.output.0 as usize][choice * width + column] = dot(&x, &weights) + bias;
+                }
+            }
+        }
+    }
+
+    fn mix(&mut self, op: &Op, rows: usize) {
+        let Op::Mix { input, chosen, used, width, output } = *op else { return };
+        for row in 0..rows {
+            for column in 0..width {
+                let sum = (0..used).fold(0.0f64, |sum, place| {
+                    let weight = self.values[chosen.0 as usize][row * 2 * used + used + place];
+                    sum + f64::from(weight)
+                        * f64::from(self.values[input.0 as usize][(row * used + place) * width + column])
+                });
+                self.values[output.0 as usize][row * width + column] = sum as f32;
+            }
+        }
+    }
+
+    /// Walks through each span with the last `taps - 1` of `b * x`, which it finds in the page of the position before, and
+    /// leaves them in every page that it comes through.
+    fn short_conv(&mut self, op: &Op, pass: &Pass<'_>) {
+        let Op::ShortConv { input, kernel, taps, width, state, output } = *op else { return };
+        let kernel = self.model.weights.vector(kernel).clone(); // [width, taps]
+        for (first, span) in pass.spans_with_rows() {
+            let mut past = vec![0.0; (taps - 1) * width];
+            if span.start > 0 {
+                self.read_state(state, span.pages[(span.start - 1) / PAGE_TOKENS], &mut past);
+            }
+            for index in 0..span.count {
+                let row = &self.values[input.0 as usize][(first + index) * 3 * width..][..3 * width];
+                let product = |channel: usize| row[channel] * row[2 * width + channel];
+                past.extend((0..width).map(product)); // now [taps, width]
+                let convolved: Vec<f32> = (0..width)
+                    .map(|channel| {
+                        let tap = |tap: usize| {
+                            f64::from(kernel[channel * taps + tap]) * f64::from(past[tap * width + channel])
+                        };
+                        row[width + channel] * (0..taps).map(tap).sum::<f64>() as f32
+                    })
+                    .collect();
+                self.values[output.0 as usize][(first + index) * width..][..width].copy_from_slice(&convolved);
+                past.drain(..width);
+                self.write_state(state, span.pages[(span.start + index) / PAGE_TOKENS], &past);
             }
         }
     }
 
     fn rope(&mut self, pass: &Pass<'_>, value: ValueId, heads: usize, head_dim: usize, rope: usize) {
-        let style = self.model.config.ropes[rope].style;
+        let (style, magnitude) = (self.model.config.ropes[rope].style, self.model.config.ropes[rope].magnitude);
         let frequencies = &self.frequencies[rope]; // [dims / 2]
         for (first, span) in pass.spans_with_rows() {
             for index in 0..span.count {
@@ -294,6 +422,7 @@ impl Interpreter {
                             RopeStyle::SplitHalves => (pair, pair + frequencies.len()),
                         };
                         let (sin, cos) = ((span.start + index) as f32 * frequency).sin_cos();
+                        let (sin, cos) = (sin * magnitude, cos * magnitude);
                         let (x, y) = (head[low], head[high]);
                         head[low] = x * cos - y * sin;
                         head[high] = x * sin + y * cos;
@@ -364,6 +493,21 @@ fn softmax_sum<'a>(scores: &[f32], width: usize, value: impl Fn(usize) -> &'a [f
         sum.iter_mut().zip(value(index)).for_each(|(sum, &value)| *sum += weight * f64::from(value));
     }
     sum.iter().map(|&sum| (sum / total) as f32).collect()
+}
+
+/// What a norm subtracts from a group, and what it multiplies the rest with before the weight.
+fn mean_and_factor(x: &[f32], norm: NormConfig) -> (f32, f32) {
+    let count = x.len() as f64;
+    let mean = match norm.kind {
+        NormKind::Rms => 0.0,
+        NormKind::Layer => x.iter().map(|&x| f64::from(x)).sum::<f64>() / count,
+    };
+    let mean_square = x.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>() / count;
+    (mean as f32, (1.0 / (mean_square + f64::from(norm.epsilon)).sqrt()) as f32)
+}
+
+fn dot(x: &[f32], weights: &[f32]) -> f32 {
+    x.iter().zip(weights).map(|(&x, &w)| f64::from(x) * f64::from(w)).sum::<f64>() as f32
 }
 
 /// What remains of activations after their integer coding.

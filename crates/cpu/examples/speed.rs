@@ -23,7 +23,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let isa = std::env::var("DUAN_ISA").ok();
     let cpu = Cpu::new(CpuOptions { threads_decode: Some(threads), isa, ..CpuOptions::default() })?;
     let pages: Vec<u32> = (0..prefill.max(decode).div_ceil(PAGE_TOKENS) as u32).collect();
-    let limits = Limits { max_rows: MAX_ROWS, max_wanted_rows: 1, pages: pages.len(), kv_format: KvFormat::F16 };
+    let limits = Limits {
+        max_rows: MAX_ROWS,
+        max_wanted_rows: 1,
+        pages: pages.len(),
+        context: pages.len() * PAGE_TOKENS,
+        kv_format: KvFormat::F16,
+    };
     let all = 0..model.graph.nodes.len();
     let mut compiled = cpu.compile(&CompileJob { model: &model, ops: std::slice::from_ref(&all), limits })?;
     println!("{}", cpu.description());

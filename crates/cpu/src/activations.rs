@@ -68,16 +68,11 @@ pub(crate) fn padded_groups(columns: usize) -> usize {
 }
 
 impl Coded {
-    /// Room for `rows` of at most `columns`.
-    pub(crate) fn new(rows: usize, columns: usize) -> Self {
-        let padded = padded_groups(columns);
-        Self {
-            codes: vec![0; rows * columns],
-            scales: vec![0.0; rows * padded],
-            sums: vec![0.0; rows * padded],
-            columns,
-            padded_groups: padded,
-        }
+    /// Room for every one of these shapes (rows, columns), one at a time.
+    pub(crate) fn new(shapes: &[(usize, usize)]) -> Self {
+        let codes = shapes.iter().map(|&(rows, columns)| rows * columns).max().unwrap_or(0);
+        let groups = shapes.iter().map(|&(rows, columns)| rows * padded_groups(columns)).max().unwrap_or(0);
+        Self { codes: vec![0; codes], scales: vec![0.0; groups], sums: vec![0.0; groups], columns: 0, padded_groups: 0 }
     }
 
     /// Bytes held.
@@ -166,7 +161,7 @@ mod tests {
             let (mut codes, mut scales) = (vec![0i8; 96], vec![0.0f32; 3]);
             duan_quant::activation::quantize(&x, &mut codes, &mut scales);
             for isa in Isa::available() {
-                let mut coded = Coded::new(2, 96);
+                let mut coded = Coded::new(&[(2, 96)]);
                 let writer = coded.fill(2, 96);
                 // SAFETY: no other row is taken.
                 isa.run(CodeRow { from: &x, to: unsafe { writer.row(1) } });

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use duan_backend::{CompileJob, Compiled, Limits, MemoryUse, PAGE_TOKENS, PageId, Pass, Result};
 use duan_model::Model;
-use duan_model::config::ActivationFunction;
-use duan_model::graph::{LinearPart, Op, ValueId};
-use duan_model::weights::{MatrixId, VectorId};
+use duan_model::config::{ActivationFunction, Temperature};
+use duan_model::graph::{LinearPart, Node, Op, ValueId};
+use duan_model::weights::{Matrix, MatrixId};
 use duan_quant::Activation;
 use half::f16;
 use half::slice::HalfBitsSliceExt;
@@ -14,13 +14,15 @@ use half::slice::HalfBitsSliceExt;
 use crate::activations::{CodeRow, Coded};
 use crate::error::{NAME, error};
 use crate::isa::Isa;
-use crate::kernels::{self, Job, Run};
+use crate::kernels::{self, Job, Places, Run};
 use crate::kv::{Cache, Numbers};
 use crate::ops::attention::{self, Shape};
-use crate::ops::elementwise::{Add, GatedAct, Softcap};
+use crate::ops::elementwise::{Add, GatedAct, Scale, Softcap};
+use crate::ops::experts::{Assignment, Mix, route};
 use crate::ops::norm::Norm;
 use crate::ops::pass_attention::PassAttention;
 use crate::ops::rope::Rotations;
+use crate::ops::short_conv::{ShortConv, States};
 use crate::pool::Pool;
 use crate::shared::SharedSlice;
 
@@ -58,6 +60,13 @@ pub(crate) struct CpuModel {
     values: Vec<Vec<f32>>,
     coded: Coded,
     caches: Vec<Option<Cache>>,
+    states: Vec<States>,
+    /// The kernels of each short convolution [taps, width], and room for the state before a span.
+    conv_kernels: Vec<Vec<f32>>,
+    conv_past: Vec<f32>,
+    /// Of each matrix that holds experts, the experts one by one.
+    experts: Vec<Vec<Matrix>>,
+    assignment: Assignment,
     rotations: Vec<Rotations>,
     scratch: Vec<Scratch>,
     weights_bytes: u64,
@@ -77,7 +86,7 @@ impl CpuModel {
         let caches = graph.caches.iter().enumerate();
         let caches =
             caches.map(|(index, config)| cache_used(index).then(|| Cache::new(config, limits.pages, limits.kv_format)));
-        let matrices = model.weights.matrices();
+        let (matrices, ropes) = (model.weights.matrices(), &model.config.ropes);
         let widest = matrices.iter().map(|matrix| matrix.columns()).max().unwrap_or(0);
         let key_dim = graph.caches.iter().map(|cache| cache.key_dim).max().unwrap_or(0);
         let value_dim = graph.caches.iter().map(|cache| cache.value_dim).max().unwrap_or(0);
@@ -90,12 +99,22 @@ impl CpuModel {
         let mut used_matrices: Vec<MatrixId> = used.iter().flat_map(|op| matrices_of(op)).collect();
         used_matrices.sort_by_key(|id| id.0);
         used_matrices.dedup();
+        let runs_state =
+            |state: usize| used.iter().any(|op| matches!(op, Op::ShortConv { state: own, .. } if *own == state));
+        let states = graph.states.iter().enumerate();
+        let states =
+            states.map(|(index, state)| States::new(state.width, if runs_state(index) { limits.pages } else { 0 }));
         Ok(Self {
             kernels: matrices.iter().map(|matrix| kernels::pick(matrix.format())).collect(),
             values,
-            coded: Coded::new(limits.max_rows.max(limits.max_wanted_rows), coded_columns(&model)),
+            coded: Coded::new(&coded_shapes(&model, &used, &limits)),
             caches: caches.collect(),
-            rotations: model.config.ropes.iter().map(|rope| Rotations::new(rope, limits.max_rows)).collect(),
+            states: states.collect(),
+            conv_kernels: conv_kernels(&model),
+            conv_past: vec![0.0; graph.states.iter().map(|state| state.width).max().unwrap_or(0)],
+            experts: split_experts(&model),
+            assignment: assignment(&used, limits.max_rows),
+            rotations: ropes.iter().map(|rope| Rotations::new(rope, limits.context, limits.max_rows)).collect(),
             scratch: (0..workers).map(|_| scratch()).collect(),
             weights_bytes: used_matrices.iter().map(|&id| model.weights.matrix(id).bytes().len() as u64).sum(),
             model,
@@ -111,19 +130,63 @@ impl CpuModel {
 fn matrices_of(op: &Op) -> Vec<MatrixId> {
     match op {
         Op::Embed { table, .. } => vec![*table],
-        Op::Linear { parts, .. } => parts.iter().map(|part| part.matrix).collect(),
+        Op::Linear { parts, .. } | Op::ExpertLinear { parts, .. } => parts.iter().map(|part| part.matrix).collect(),
         _ => Vec::new(),
     }
 }
 
-/// The widest input of a matrix whose activations are coded.
-fn coded_columns(model: &Model) -> usize {
-    let matrices = model.weights.matrices().iter();
-    matrices
-        .filter(|matrix| matrix.format().activation == Activation::Int8)
-        .map(|matrix| matrix.columns())
-        .max()
-        .unwrap_or(0)
+/// Rows and columns of everything that is coded for a matrix.
+fn coded_shapes(model: &Model, ops: &[&Op], limits: &Limits) -> Vec<(usize, usize)> {
+    let rows = limits.max_rows.max(limits.max_wanted_rows);
+    let of = |op: &&Op| {
+        let (rows, parts) = match op {
+            Op::Linear { parts, .. } => (rows, parts),
+            Op::ExpertLinear { parts, input_per_choice: true, used, .. } => (rows * used, parts),
+            Op::ExpertLinear { parts, .. } => (rows, parts),
+            _ => return None,
+        };
+        let mut matrices = parts.iter().map(|part| model.weights.matrix(part.matrix));
+        let coded = matrices.find(|matrix| matrix.format().activation == Activation::Int8);
+        coded.map(|matrix| (rows, matrix.columns()))
+    };
+    ops.iter().filter_map(of).collect()
+}
+
+/// The kernels of each short convolution, channels side by side.
+fn conv_kernels(model: &Model) -> Vec<Vec<f32>> {
+    let of = |node: &Node| match node.op {
+        Op::ShortConv { kernel, taps, width, .. } => {
+            let kernel = model.weights.vector(kernel); // [width, taps]
+            Some((0..taps * width).map(|at| kernel[at % width * taps + at / width]).collect())
+        }
+        _ => None,
+    };
+    model.graph.nodes.iter().filter_map(of).collect()
+}
+
+/// Of each matrix that holds experts, the experts one by one; nothing of the others.
+fn split_experts(model: &Model) -> Vec<Vec<Matrix>> {
+    let mut split = vec![Vec::new(); model.weights.matrices().len()];
+    for node in &model.graph.nodes {
+        let Op::ExpertLinear { experts, parts, .. } = &node.op else { continue };
+        for part in parts {
+            let matrix = model.weights.matrix(part.matrix);
+            let rows = matrix.rows() / experts;
+            let parts = (0..*experts).map(|expert| matrix.part(expert * rows..(expert + 1) * rows));
+            split[part.matrix.0 as usize] = parts.collect();
+        }
+    }
+    split
+}
+
+/// Room for the largest mixture of experts.
+fn assignment(ops: &[&Op], max_rows: usize) -> Assignment {
+    let sizes = ops.iter().filter_map(|op| match op {
+        Op::ExpertLinear { experts, used, .. } => Some((*used, *experts)),
+        _ => None,
+    });
+    let (used, experts) = sizes.fold((0, 0), |(used, experts), size| (used.max(size.0), experts.max(size.1)));
+    Assignment::new(max_rows * used, experts)
 }
 
 impl Compiled for CpuModel {
@@ -161,9 +224,18 @@ impl Compiled for CpuModel {
         cache.write(page, positions, keys, values);
     }
 
+    fn read_state(&self, state: usize, page: PageId, numbers: &mut [f32]) {
+        numbers.copy_from_slice(self.states[state].page(page));
+    }
+
+    fn write_state(&mut self, state: usize, page: PageId, numbers: &[f32]) {
+        self.states[state].page_mut(page).copy_from_slice(numbers);
+    }
+
     fn copy_page(&mut self, from: PageId, to: PageId, count: usize) {
         assert!(count <= PAGE_TOKENS, "{count} positions of a page of {PAGE_TOKENS}");
         self.caches.iter_mut().flatten().for_each(|cache| cache.copy_page(from, to, count));
+        self.states.iter_mut().filter(|states| states.bytes() > 0).for_each(|states| states.copy_page(from, to));
     }
 
     fn memory(&self) -> MemoryUse {
@@ -171,10 +243,15 @@ impl Compiled for CpuModel {
         let rotations: usize = self.rotations.iter().map(Rotations::bytes).sum();
         let scratch: usize =
             self.scratch.iter().map(|scratch| scratch.kernel.bytes() + scratch.attention.bytes()).sum();
+        let caches: usize = self.caches.iter().flatten().map(Cache::bytes).sum();
+        let states: usize = self.states.iter().map(States::bytes).sum();
+        let kernels: usize = self.conv_kernels.iter().map(Vec::len).sum();
+        let convolutions = (kernels + self.conv_past.len()) * size_of::<f32>();
         MemoryUse {
             weights_bytes: self.weights_bytes,
-            kv_bytes: self.caches.iter().flatten().map(|cache| cache.bytes() as u64).sum(),
-            scratch_bytes: (values + rotations + scratch + self.coded.bytes()) as u64,
+            kv_bytes: (caches + states) as u64,
+            scratch_bytes: (values + rotations + scratch + convolutions + self.coded.bytes() + self.assignment.bytes())
+                as u64,
         }
     }
 }
@@ -185,17 +262,21 @@ impl CpuModel {
         let rows = pass.rows();
         match *op {
             Op::Embed { table, scale, output } => self.embed(pass, table, scale, output),
-            Op::Norm { input, weight, groups, epsilon, output } => {
-                self.norm(self.rows_of(input, pass), input, weight, groups, epsilon, output);
-            }
+            Op::Norm { .. } => self.norm(op, pass),
             Op::Linear { input, ref parts } => self.linear(self.rows_of(input, pass), rows, input, parts),
             Op::Rope { value, heads, head_dim, rope } => self.rope(rows, value, heads, head_dim, rope),
+            Op::PositionScale { value, width, temperature } => self.position_scale(pass, value, width, temperature),
             Op::Attention { .. } => self.attention(op, pass),
+            Op::ShortConv { .. } => self.short_conv(op, pass),
+            Op::Route { .. } => self.route(op, rows),
+            Op::ExpertLinear { .. } => self.expert_linear(op, rows),
+            Op::Mix { .. } => self.mix(op, rows),
             Op::GatedAct { gate, up, width, output, activation } => {
                 self.gated_act(rows, gate, up, width, output, activation);
             }
-            Op::Add { width, target, addend } => self.add(rows, width, target, addend),
+            Op::Add { width, factor, target, addend } => self.add(rows, width, factor, target, addend),
             Op::SelectRows { input, output } => self.select_rows(pass, input, output),
+            Op::Scale { value, factor } => self.scale(self.rows_of(value, pass), value, factor),
             Op::Softcap { value, cap } => self.softcap(self.rows_of(value, pass), value, cap),
         }
     }
@@ -259,19 +340,30 @@ impl CpuModel {
         });
     }
 
-    fn norm(&mut self, rows: usize, input: ValueId, weight: VectorId, groups: usize, epsilon: f32, output: ValueId) {
+    fn norm(&mut self, op: &Op, pass: &Pass<'_>) {
+        let Op::Norm { input, weight, bias, width, groups, norm, output } = *op else { return };
+        let rows = self.rows_of(input, pass);
         let (workers, isa) = (self.workers(rows), self.isa);
         let mut out = self.take(output);
-        let weight = self.model.weights.vector(weight);
-        let width = groups * weight.len();
+        let weights = &self.model.weights;
+        let (weight, bias) = (weights.vector(weight), bias.map(|bias| &weights.vector(bias)[..]));
+        let group = width / groups;
         let input = (input != output).then(|| &self.values[input.0 as usize]);
         Self::each_row(&mut self.pool, workers, &mut out[..rows * width], width, &|first, part| {
             if let Some(input) = input {
                 part.copy_from_slice(&input[first * width..][..part.len()]);
             }
-            isa.run(Norm { values: part, weight, epsilon });
+            isa.run(Norm { values: part, group, weight, bias, norm });
         });
         self.give(output, out);
+    }
+
+    fn position_scale(&mut self, pass: &Pass<'_>, value: ValueId, width: usize, temperature: Temperature) {
+        let isa = self.isa;
+        let positions = pass.spans.iter().flat_map(|span| span.start..span.start + span.count);
+        for (values, position) in self.values[value.0 as usize].chunks_exact_mut(width).zip(positions) {
+            isa.run(Scale { values, factor: temperature.at(position) });
+        }
     }
 
     /// `tokens` rows go through each matrix; `pass_rows` decides the phase.
@@ -301,7 +393,7 @@ impl CpuModel {
             let matrix = weights.matrix(part.matrix);
             let bias = part.bias.map(|bias| &weights.vector(bias)[..]);
             let out = SharedSlice::new(&mut out[..tokens * matrix.rows()]);
-            Some((Job { matrix, bias, floats, tokens, out }, self.kernels[part.matrix.0 as usize]))
+            Some((Job { matrix, bias, floats, tokens, places: None, out }, self.kernels[part.matrix.0 as usize]))
         });
         let total: usize = jobs.iter().flatten().map(|(job, _)| job.matrix.rows()).sum();
         let rows_per_piece = rows_per_piece(total, workers, tokens);
@@ -367,6 +459,109 @@ impl CpuModel {
         self.give(output, out);
     }
 
+    fn short_conv(&mut self, op: &Op, pass: &Pass<'_>) {
+        let Op::ShortConv { input, width, state, output, .. } = *op else { return };
+        let (workers, isa) = (self.workers(pass.rows()), self.isa);
+        let mut out = self.take(output);
+        let Self { values, states, conv_kernels, conv_past, pool, .. } = self;
+        let states = &mut states[state];
+        for (first, span) in pass.spans_with_rows() {
+            let past = &mut conv_past[..conv_kernels[state].len() - width];
+            match span.start.checked_sub(1) {
+                Some(before) => past.copy_from_slice(states.page(span.pages[before / PAGE_TOKENS])),
+                None => past.fill(0.0),
+            }
+            let input = &values[input.0 as usize][first * 3 * width..][..span.count * 3 * width];
+            let conv = ShortConv { input, past, kernel: &conv_kernels[state], width };
+            let out = &mut out[first * width..][..span.count * width];
+            Self::each_row(pool, workers, out, width, &|first, part| isa.run(conv.rows(first, part)));
+            conv.keep(span, states);
+        }
+        self.give(output, out);
+    }
+
+    fn route(&mut self, op: &Op, rows: usize) {
+        let Op::Route { scores, experts, used, normalize, output } = *op else { return };
+        let workers = self.workers(rows);
+        let mut out = self.take(output);
+        let scores = &self.values[scores.0 as usize];
+        Self::each_row(&mut self.pool, workers, &mut out[..rows * 2 * used], 2 * used, &|first, part| {
+            for (row, chosen) in (first..).zip(part.chunks_exact_mut(2 * used)) {
+                route(&scores[row * experts..][..experts], normalize, chosen);
+            }
+        });
+        self.give(output, out);
+    }
+
+    /// Each expert computes all rows that chose it, so that its weights are read once.
+    fn expert_linear(&mut self, op: &Op, rows: usize) {
+        let Op::ExpertLinear { input, input_per_choice, chosen, experts, used, ref parts } = *op else { return };
+        assert!(parts.len() <= MAX_PARTS, "{} matrices in one op", parts.len());
+        let (workers, isa) = (self.workers(rows), self.isa);
+        self.assignment.sort(&self.values[chosen.0 as usize][..rows * 2 * used], used, experts);
+        let mut outs: [Vec<f32>; MAX_PARTS] = Default::default();
+        for (out, part) in outs.iter_mut().zip(parts) {
+            *out = self.take(part.output);
+        }
+        let weights = &self.model.weights;
+        let matrix_of = |part: &LinearPart| weights.matrix(part.matrix);
+        let columns = matrix_of(&parts[0]).columns();
+        let input_rows = if input_per_choice { rows * used } else { rows };
+        let floats = &self.values[input.0 as usize][..input_rows * columns];
+        let coded = parts.iter().any(|part| matrix_of(part).format().activation == Activation::Int8);
+        if coded {
+            code(&mut self.pool, workers, isa, &mut self.coded, floats, columns);
+        }
+        let coded = coded.then_some(&self.coded);
+
+        let (assignment, kernels, experts_of) = (&self.assignment, &self.kernels, &self.experts);
+        let mut outs_left = outs.iter_mut();
+        let outputs: [Option<(&LinearPart, usize, SharedSlice<'_, f32>)>; MAX_PARTS] = std::array::from_fn(|index| {
+            let (part, out) = (parts.get(index)?, outs_left.next()?);
+            let width = matrix_of(part).rows() / experts;
+            Some((part, width, SharedSlice::new(&mut out[..rows * used * width])))
+        });
+        let width: usize = outputs.iter().flatten().map(|output| output.1).sum();
+        let rows_per_piece = rows_per_piece(width * assignment.active().len(), workers, rows);
+        let pieces_of = |width: usize| width.div_ceil(rows_per_piece);
+        let pieces_per_expert: usize = outputs.iter().flatten().map(|output| pieces_of(output.1)).sum();
+        let scratch = SharedSlice::new(&mut self.scratch);
+        self.pool.run(pieces_per_expert * assignment.active().len(), workers, &|piece, worker| {
+            // SAFETY: each worker has a number of its own, and uses the scratch of that number only.
+            let scratch = &mut unsafe { scratch.part(worker..worker + 1) }[0];
+            let expert = assignment.active()[piece / pieces_per_expert] as usize;
+            let mut piece = piece % pieces_per_expert;
+            let (choices, choosers) = assignment.of(expert);
+            let places = Places { inputs: if input_per_choice { choices } else { choosers }, outputs: choices };
+            for &(part, width, out) in outputs.iter().flatten() {
+                if piece < pieces_of(width) {
+                    let first = piece * rows_per_piece;
+                    let matrix = &experts_of[part.matrix.0 as usize][expert];
+                    let bias = part.bias.map(|bias| &weights.vector(bias)[expert * width..][..width]);
+                    let job = Job { matrix, bias, floats, tokens: choices.len(), places: Some(places), out };
+                    let run = kernels[part.matrix.0 as usize];
+                    return run(isa, &job, coded, first..width.min(first + rows_per_piece), &mut scratch.kernel);
+                }
+                piece -= pieces_of(width);
+            }
+        });
+        for (out, part) in outs.into_iter().zip(parts) {
+            self.give(part.output, out);
+        }
+    }
+
+    fn mix(&mut self, op: &Op, rows: usize) {
+        let Op::Mix { input, chosen, used, width, output } = *op else { return };
+        let (workers, isa) = (self.workers(rows), self.isa);
+        let mut out = self.take(output);
+        let (input, chosen) = (&self.values[input.0 as usize], &self.values[chosen.0 as usize]);
+        Self::each_row(&mut self.pool, workers, &mut out[..rows * width], width, &|first, part| {
+            let (input, chosen) = (&input[first * used * width..], &chosen[first * 2 * used..]);
+            isa.run(Mix { input, chosen, used, width, out: part });
+        });
+        self.give(output, out);
+    }
+
     fn gated_act(
         &mut self,
         rows: usize,
@@ -391,12 +586,12 @@ impl CpuModel {
         self.give(output, out);
     }
 
-    fn add(&mut self, rows: usize, width: usize, target: ValueId, addend: ValueId) {
+    fn add(&mut self, rows: usize, width: usize, factor: f32, target: ValueId, addend: ValueId) {
         let (workers, isa) = (self.workers(rows), self.isa);
         let mut out = self.take(target);
         let addend = &self.values[addend.0 as usize];
         Self::each_row(&mut self.pool, workers, &mut out[..rows * width], width, &|first, part| {
-            isa.run(Add { addend: &addend[first * width..][..part.len()], target: part });
+            isa.run(Add { addend: &addend[first * width..][..part.len()], target: part, factor });
         });
         self.give(target, out);
     }
@@ -409,6 +604,13 @@ impl CpuModel {
             row.copy_from_slice(&input[from * width..][..width]);
         }
         self.give(output, out);
+    }
+
+    fn scale(&mut self, rows: usize, value: ValueId, factor: f32) {
+        let (workers, isa) = (self.workers(rows), self.isa);
+        let width = self.model.graph.values[value.0 as usize].width;
+        let values = &mut self.values[value.0 as usize][..rows * width];
+        Self::each_row(&mut self.pool, workers, values, width, &|_, part| isa.run(Scale { values: part, factor }));
     }
 
     fn softcap(&mut self, rows: usize, value: ValueId, cap: f32) {

@@ -16,7 +16,8 @@ fn the_cpu_agrees_with_transformers() {
             Cpu::new(CpuOptions { threads_decode: Some(2), isa: Some(isa.into()), ..Default::default() }).unwrap();
         for fixture in common::fixtures() {
             for prompt in &fixture.prompts {
-                let logits = common::logits(&cpu, &fixture.model, &prompt.tokens, 64, KvFormat::F32);
+                let count = prompt.tokens.len();
+                let logits = common::logits(&cpu, &fixture.model, prompt, count, 64, KvFormat::F32);
                 let error = common::error(prompt, &logits);
                 println!("{isa} {}: {} tokens, error {error:.1e}", fixture.name, prompt.tokens.len());
                 assert!(error <= 1e-4, "{isa} {}: error {error:e}", fixture.name);
@@ -29,17 +30,17 @@ fn the_cpu_agrees_with_transformers() {
 fn neither_cut_nor_threads_matter() {
     let isas = Cpu::isas_available();
     for isa in [isas[0], isas[isas.len() - 1]] {
-        let with = |model: &Model, tokens: &[u32], threads: usize, piece: usize| {
+        let with = |model: &Model, prompt: &Prompt, count: usize, threads: usize, piece: usize| {
             let options = CpuOptions { threads_decode: Some(threads), isa: Some(isa.into()), ..Default::default() };
-            common::logits(&Cpu::new(options).unwrap(), model, tokens, piece, KvFormat::F16)
+            common::logits(&Cpu::new(options).unwrap(), model, prompt, count, piece, KvFormat::F16)
         };
         for Fixture { name, model, prompts } in common::fixtures() {
-            for Prompt { tokens, .. } in &prompts {
-                let whole = with(&model, tokens, 1, 512);
-                assert!(whole == with(&model, tokens, 2, 64), "{isa} {name}: two threads, pieces of 64");
-                let short = &tokens[..tokens.len().min(40)];
+            for prompt in &prompts {
+                let count = prompt.tokens.len();
+                let whole = with(&model, prompt, count, 1, 512);
+                assert!(whole == with(&model, prompt, count, 2, 64), "{isa} {name}: two threads, pieces of 64");
                 let same = |threads, piece| {
-                    let cut = with(&model, short, threads, piece);
+                    let cut = with(&model, prompt, count.min(40), threads, piece);
                     assert!(whole[..cut.len()] == cut, "{isa} {name}: {threads} threads, pieces of {piece}");
                 };
                 same(1, 1);

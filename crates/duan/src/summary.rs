@@ -3,6 +3,7 @@
 use duan_backend::{Backend, KvFormat};
 use duan_engine::{MemoryNeed, Sizes};
 use duan_model::Model;
+use duan_model::config::LayerConfig;
 use duan_model::gguf::GgufFile;
 use duan_model::tokenizer::Tokenizer;
 use serde::Serialize;
@@ -117,7 +118,7 @@ impl ModelSummary {
         let formats = count_formats(file);
         let parameters = formats.iter().map(|format| format.parameters).fold(0, u64::saturating_add);
         let bytes = formats.iter().map(|format| format.bytes).fold(0, u64::saturating_add);
-        let attention = config.layers.first().map(|layer| &layer.attention);
+        let attention = config.layers.iter().find_map(LayerConfig::attention);
         let limits = sizes.limits_for(config)?;
         Ok(Self {
             file: file.label().to_owned(),
@@ -127,7 +128,7 @@ impl ModelSummary {
             parameters,
             layers: config.layers.len(),
             hidden_size: config.hidden_size,
-            intermediate_size: config.layers.iter().map(|layer| layer.mlp.intermediate_size).max().unwrap_or(0),
+            intermediate_size: config.layers.iter().map(|layer| layer.mlp.intermediate_size()).max().unwrap_or(0),
             heads: attention.map_or(0, |attention| attention.heads),
             kv_heads: attention.map_or(0, |attention| attention.kv_heads),
             head_dim: attention.map_or(0, |attention| attention.key_dim),

@@ -39,7 +39,7 @@ impl Executor {
             }
         }
         let runner = Runner::compile(model, backends, plan, &limits)?;
-        let ledger = Ledger::new(limits.pages, context);
+        let ledger = Ledger::new(limits.pages, context).with_states(!model.graph.states.is_empty());
         let (model_context, vocab_size) = (model.config.context_length, model.config.vocab_size);
         Ok(Self { runner, ledger, limits, context, model_context, vocab_size })
     }
@@ -98,7 +98,7 @@ impl Executor {
     }
 
     /// Appends `tokens`, at most `max_rows`, to a sequence in one pass, and asks for the logits of its last `wanted` rows. On an
-    /// error the sequence is as it was before.
+    /// error the sequence is as it was before; with state beside keys and values, as it was at the end of its last full page.
     ///
     /// # Errors
     /// When a token is unknown, the context or the cache is full, or a device fails.
@@ -115,8 +115,10 @@ impl Executor {
         let result = self.runner.run(&Pass { tokens, spans: &spans });
         match result {
             Ok(()) => self.ledger.append(sequence, tokens),
-            // What was reserved is given back.
-            Err(_) => self.ledger.rewind(sequence, start),
+            // What was reserved is given back, and a state that may be half written with it.
+            Err(_) => {
+                self.ledger.take_back(sequence, start);
+            }
         }
         result
     }

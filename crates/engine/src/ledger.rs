@@ -39,12 +39,21 @@ pub struct Ledger {
     sequences: Vec<Option<Sequence>>,
     /// The most positions of a sequence: what the buffers of a new one are sized for.
     context: usize,
+    /// Sequences can go back to multiples of this.
+    rewind_step: usize,
 }
 
 impl Ledger {
     /// A ledger over `pages` free pages, for sequences of at most `context` tokens.
     pub fn new(pages: usize, context: usize) -> Self {
-        Self { holders: vec![0; pages], free: (0..pages as PageId).rev().collect(), sequences: Vec::new(), context }
+        let free = (0..pages as PageId).rev().collect();
+        Self { holders: vec![0; pages], free, sequences: Vec::new(), context, rewind_step: 1 }
+    }
+
+    /// The same for a model that keeps state beside keys and values. Of that there is one for each page, so a sequence can go
+    /// back to the end of a full page only.
+    pub fn with_states(self, has_states: bool) -> Self {
+        Self { rewind_step: if has_states { PAGE_TOKENS } else { 1 }, ..self }
     }
 
     /// Pages that a context needs.
@@ -83,7 +92,7 @@ impl Ledger {
 
     /// Closes a sequence; pages that nobody else holds become free.
     pub fn close(&mut self, id: SequenceId) {
-        self.rewind(id, 0);
+        self.truncate(id, 0);
         self.sequences[id.0 as usize] = None;
     }
 
@@ -139,8 +148,20 @@ impl Ledger {
         assert!(sequence.tokens.len() <= sequence.pages.len() * PAGE_TOKENS, "tokens are appended to reserved pages");
     }
 
-    /// Forgets everything behind the first `length` tokens, and pages that were reserved and not used.
-    pub fn rewind(&mut self, id: SequenceId, length: usize) {
+    /// Forgets what is behind the first `length` tokens, and pages that were reserved and not used. Returns how many tokens
+    /// are left: `length`, or the nearest number below it that the sequence can go back to.
+    pub fn rewind(&mut self, id: SequenceId, length: usize) -> usize {
+        let held = self.tokens(id).len();
+        self.truncate(id, if length < held { length - length % self.rewind_step } else { held })
+    }
+
+    /// Takes a pass back that began behind the first `start` tokens and may have written something. Returns how many tokens
+    /// are left, as [`Ledger::rewind`] does.
+    pub fn take_back(&mut self, id: SequenceId, start: usize) -> usize {
+        self.truncate(id, start - start % self.rewind_step)
+    }
+
+    fn truncate(&mut self, id: SequenceId, length: usize) -> usize {
         let sequence = self.sequence_mut(id);
         sequence.tokens.truncate(length);
         let keep = Self::pages_for(sequence.tokens.len());
@@ -149,6 +170,7 @@ impl Ledger {
                 self.release_page(page);
             }
         }
+        length
     }
 
     fn insert(&mut self, sequence: Sequence) -> SequenceId {

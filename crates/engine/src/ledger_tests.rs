@@ -119,6 +119,8 @@ fn step() -> impl Strategy<Value = Step> {
 /// A device's pages and, apart from them, what each sequence should hold.
 struct Naive {
     pages: Vec<Vec<Option<u32>>>,
+    /// The state of each page: here, the token that was written last.
+    states: Vec<Option<u32>>,
     sequences: Vec<(SequenceId, Vec<u32>)>,
     next_token: u32,
 }
@@ -138,6 +140,11 @@ impl Naive {
             let valid = self.pages[from as usize][..count].to_vec();
             self.pages[to as usize] = vec![None; PAGE_TOKENS];
             self.pages[to as usize][..count].copy_from_slice(&valid);
+            self.states[to as usize] = self.states[from as usize];
+        }
+        if let (true, Some((&last, before))) = (ledger.rewind_step > 1, expected.split_last()) {
+            let page = ledger.pages(*id)[before.len() / PAGE_TOKENS];
+            prop_assert_eq!(self.states[page as usize], Some(last), "the state is that of the position before");
         }
         let new: Vec<u32> = (0..count as u32).map(|index| self.next_token + index).collect();
         self.next_token += count as u32;
@@ -145,6 +152,7 @@ impl Naive {
             let position = expected.len() + index;
             let page = ledger.pages(*id)[position / PAGE_TOKENS];
             self.pages[page as usize][position % PAGE_TOKENS] = Some(token);
+            self.states[page as usize] = Some(token);
         }
         ledger.append(*id, &new);
         expected.extend(new);
@@ -176,9 +184,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn sequences_always_read_what_they_wrote(steps in proptest::collection::vec(step(), 1..60), pages in 1usize..12) {
-        let mut ledger = Ledger::new(pages, 1100);
-        let mut naive = Naive { pages: vec![vec![None; PAGE_TOKENS]; pages], sequences: Vec::new(), next_token: 0 };
+    fn sequences_always_read_what_they_wrote(
+        steps in proptest::collection::vec(step(), 1..60),
+        pages in 1usize..12,
+        has_states: bool,
+    ) {
+        let mut ledger = Ledger::new(pages, 1100).with_states(has_states);
+        let empty = vec![vec![None; PAGE_TOKENS]; pages];
+        let mut naive = Naive { pages: empty, states: vec![None; pages], sequences: Vec::new(), next_token: 0 };
         for step in steps {
             let open = naive.sequences.len();
             match step {
@@ -195,8 +208,10 @@ proptest! {
                 Step::Append(which, count) => naive.append(&mut ledger, which % open, count)?,
                 Step::Rewind(which, length) => {
                     let (id, tokens) = &mut naive.sequences[which % open];
-                    ledger.rewind(*id, length);
-                    tokens.truncate(length);
+                    let held = tokens.len();
+                    tokens.truncate(ledger.rewind(*id, length));
+                    let nearest = if has_states { length / PAGE_TOKENS * PAGE_TOKENS } else { length };
+                    prop_assert_eq!(tokens.len(), if length < held { nearest } else { held });
                 }
                 Step::Close(which) => {
                     let (id, _) = naive.sequences.swap_remove(which % open);

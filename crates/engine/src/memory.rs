@@ -61,7 +61,7 @@ impl Sizes {
         let max_rows = self.max_rows.min(context);
         let fitting = LOGITS_BYTES / size_of::<f32>() / config.vocab_size.max(1);
         let max_wanted_rows = fitting.clamp(1, max_rows);
-        Ok(Limits { max_rows, max_wanted_rows, pages: Ledger::pages_for(context), kv_format: self.kv_format })
+        Ok(Limits { max_rows, max_wanted_rows, pages: Ledger::pages_for(context), context, kv_format: self.kv_format })
     }
 }
 
@@ -72,7 +72,7 @@ pub struct MemoryNeed {
     pub context: usize,
     /// Weights, mapped ones included.
     pub weights_bytes: u64,
-    /// The KV cache when it is full.
+    /// The KV cache when it is full, and the states beside it.
     pub kv_bytes: u64,
     /// The values of the largest pass; devices add their own scratch to that.
     pub scratch_bytes: u64,
@@ -86,7 +86,9 @@ impl MemoryNeed {
         let weights_bytes = model.weights.bytes();
         let per_position = model.config.kv_values_per_position() as u64 * limits.kv_format.bytes() as u64;
         let positions = (limits.pages as u64).saturating_mul(PAGE_TOKENS as u64);
-        let kv_bytes = positions.saturating_mul(per_position);
+        let states: usize = model.graph.states.iter().map(|state| state.width * size_of::<f32>()).sum();
+        let states_bytes = (limits.pages as u64).saturating_mul(states as u64);
+        let kv_bytes = positions.saturating_mul(per_position).saturating_add(states_bytes);
         let scratch_bytes = values_bytes(&model.graph, limits);
         let total_bytes = weights_bytes.saturating_add(kv_bytes).saturating_add(scratch_bytes);
         Self { context, weights_bytes, kv_bytes, scratch_bytes, total_bytes }

@@ -1,6 +1,6 @@
 //! Plans on invented devices.
 
-use duan_model::config::ActivationFunction;
+use duan_model::config::{ActivationFunction, NormConfig, NormKind};
 use duan_model::graph::{LinearPart, Op, Value, ValueId};
 use duan_model::weights::{MatrixId, VectorId};
 
@@ -19,14 +19,21 @@ fn graph(layers: usize) -> Graph {
         for op in [
             Op::Linear { input: STREAM, parts: vec![part] },
             Op::GatedAct { gate: OTHER, up: OTHER, width: 4, output: OTHER, activation },
-            Op::Add { width: 4, target: STREAM, addend: OTHER },
+            Op::Add { width: 4, factor: 1.0, target: STREAM, addend: OTHER },
         ] {
             nodes.push(Node { layer: Some(layer), op });
         }
     }
-    let norm = Op::Norm { input: STREAM, weight: VectorId(0), groups: 1, epsilon: 1e-5, output: STREAM };
+    let norm = NormConfig { kind: NormKind::Rms, epsilon: 1e-5 };
+    let norm = Op::Norm { input: STREAM, weight: VectorId(0), bias: None, width: 4, groups: 1, norm, output: STREAM };
     nodes.push(Node { layer: None, op: norm });
-    Graph { nodes, values: vec![value("stream"), value("other")], caches: Vec::new(), logits: STREAM }
+    Graph {
+        nodes,
+        values: vec![value("stream"), value("other")],
+        caches: Vec::new(),
+        states: Vec::new(),
+        logits: STREAM,
+    }
 }
 
 fn offer(device: &str, refused: &[(usize, &str)], last_resort: bool) -> Offer {

@@ -8,7 +8,8 @@ use duan_model::gguf::GgufFile;
 use super::*;
 use crate::plan::{Offer, make_plan};
 
-const LIMITS: Limits = Limits { max_rows: 24, max_wanted_rows: 24, pages: 2, kv_format: KvFormat::F16 };
+const LIMITS: Limits =
+    Limits { max_rows: 24, max_wanted_rows: 24, pages: 2, context: 2 * PAGE_TOKENS, kv_format: KvFormat::F16 };
 
 fn model(name: &str) -> Model {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../backend/tests/fixtures");

@@ -55,18 +55,17 @@ impl Session {
         executor.ledger().tokens(self.sequence)
     }
 
-    /// Forgets everything behind the first `length` tokens.
-    pub fn rewind(&mut self, executor: &mut Executor, length: usize) {
-        executor.ledger_mut().rewind(self.sequence, length);
+    /// Forgets what is behind the first `length` tokens. Returns how many are left: `length`, or the nearest number below it
+    /// that the model can go back to.
+    pub fn rewind(&mut self, executor: &mut Executor, length: usize) -> usize {
+        executor.ledger_mut().rewind(self.sequence, length)
     }
 
     /// Keeps what the cache and `tokens` have in common at their beginning and forgets the rest. The last of `tokens` is never
     /// kept, as its logits are wanted. Returns how many tokens were kept.
     pub fn keep_common(&mut self, executor: &mut Executor, tokens: &[u32]) -> usize {
         let common = executor.ledger().common_prefix(self.sequence, tokens);
-        let kept = common.min(tokens.len().saturating_sub(1));
-        self.rewind(executor, kept);
-        kept
+        self.rewind(executor, common.min(tokens.len().saturating_sub(1)))
     }
 
     /// Appends `tokens` in pieces of at most `max_rows`; the logits of the last one can be read afterwards. `after_piece` is

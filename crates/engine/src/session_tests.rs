@@ -352,3 +352,35 @@ fn sizes_are_checked_and_have_defaults() {
     let need = MemoryNeed::of(&scripted_model(), 4096, &limits);
     assert_eq!(need.total_bytes, need.weights_bytes + need.kv_bytes + need.scratch_bytes);
 }
+
+#[test]
+fn a_model_with_state_goes_back_to_the_end_of_a_page() {
+    let scripted = Scripted::new(MIX);
+    let mut executor = scripted.load_with_state(1024, 64);
+    let mut session = Session::open(&mut executor);
+    let prompt: Vec<u32> = (0..300).map(|token| token % VOCAB as u32).collect();
+    let first = ask(&mut session, &mut executor, &prompt, Some(3), &[]);
+    // What follows on what is cached needs no way back.
+    let mut longer = session.tokens(&executor).to_vec();
+    longer.extend([1, 2, 3]);
+    assert_eq!(longer.len(), 305);
+    let second = ask(&mut session, &mut executor, &longer, Some(1), &[]);
+    assert_eq!(second.timings.cached_tokens, 302);
+    // Another continuation, and the same prompt again, begin at the last full page.
+    let again = ask(&mut session, &mut executor, &prompt, Some(3), &[]);
+    assert_eq!(again.timings.cached_tokens, PAGE_TOKENS);
+    assert_eq!(again.tokens, first.tokens);
+    assert_eq!(session.rewind(&mut executor, 255), 0);
+}
+
+#[test]
+fn a_failed_pass_leaves_no_half_written_state() {
+    let scripted = Scripted { failing_pass: Some(5), ..Scripted::new(MIX) };
+    let mut executor = scripted.load_with_state(1024, 64);
+    let mut session = Session::open(&mut executor);
+    let prompt: Vec<u32> = (0..330).map(|token| token % VOCAB as u32).collect();
+    let error = session.feed(&mut executor, &prompt, |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(error.to_string().contains("unplugged"), "{error}");
+    // Five passes of 64 made 320; the pass behind them may have written to the second page.
+    assert_eq!(session.tokens(&executor).len(), PAGE_TOKENS);
+}

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use duan_backend::{Backend, CompileJob, Compiled, Limits, MemoryUse, PAGE_TOKENS, PageId, Pass, Refusal};
 use duan_model::Model;
-use duan_model::config::ModelConfig;
-use duan_model::graph::{Graph, Node, Op, Value, ValueId};
+use duan_model::config::{ModelConfig, NormConfig, NormKind};
+use duan_model::graph::{Graph, Node, Op, StateConfig, Value, ValueId};
 use duan_model::weights::{MatrixId, Weights};
 use half::f16;
 
@@ -40,8 +40,18 @@ impl Scripted {
 
     /// Loaded with a context and a number of rows per pass.
     pub(crate) fn load(&self, context: usize, max_rows: usize) -> Executor {
+        self.load_model(&scripted_model(), context, max_rows)
+    }
+
+    /// The same with a model that keeps state beside keys and values.
+    pub(crate) fn load_with_state(&self, context: usize, max_rows: usize) -> Executor {
+        let state = StateConfig { layer: 0, width: 1 };
+        self.load_model(&scripted_model_with(vec![state]), context, max_rows)
+    }
+
+    fn load_model(&self, model: &Model, context: usize, max_rows: usize) -> Executor {
         let sizes = Sizes { context: Some(context), max_rows, ..Sizes::default() };
-        Executor::load(&scripted_model(), &[self], &self.plan(), &sizes).unwrap()
+        Executor::load(model, &[self], &self.plan(), &sizes).unwrap()
     }
 
     pub(crate) fn plan(&self) -> Plan {
@@ -52,6 +62,10 @@ impl Scripted {
 
 /// A model of one value and no weights; 4096 positions.
 pub(crate) fn scripted_model() -> Model {
+    scripted_model_with(Vec::new())
+}
+
+fn scripted_model_with(states: Vec<StateConfig>) -> Model {
     let stream = ValueId(0);
     let logits = ValueId(1);
     let value = |name, wanted_rows_only| Value { name, width: VOCAB, wanted_rows_only };
@@ -63,6 +77,7 @@ pub(crate) fn scripted_model() -> Model {
         ],
         values: vec![value("stream", false), value("logits", true)],
         caches: Vec::new(),
+        states,
         logits,
     };
     let config = ModelConfig {
@@ -72,10 +87,12 @@ pub(crate) fn scripted_model() -> Model {
         hidden_size: VOCAB,
         context_length: 4096,
         embedding_scale: 1.0,
-        norm_epsilon: 1e-5,
+        norm: NormConfig { kind: NormKind::Rms, epsilon: 1e-5 },
         ropes: Vec::new(),
         layers: Vec::new(),
+        final_norm: "output_norm",
         tied_head: true,
+        logit_scale: 1.0,
         logit_softcap: None,
     };
     let weights = Arc::new(Weights::default());
@@ -179,6 +196,14 @@ impl Compiled for ScriptedModel {
 
     fn write_kv(&mut self, _cache: usize, _page: PageId, _positions: Range<usize>, _keys: &[f16], _values: &[f16]) {
         unreachable!("the scripted model has no caches")
+    }
+
+    fn read_state(&self, _state: usize, _page: PageId, _numbers: &mut [f32]) {
+        unreachable!("nobody hands the state of the scripted model over")
+    }
+
+    fn write_state(&mut self, _state: usize, _page: PageId, _numbers: &[f32]) {
+        unreachable!("nobody hands the state of the scripted model over")
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId, count: usize) {

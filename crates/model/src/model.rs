@@ -39,7 +39,8 @@ impl Model {
         let graph = graph::record(&config, &mut binder)?;
         let (weights, mut unused_tensors) = binder.finish();
         // The configuration read the frequency divisors already.
-        unused_tensors.retain(|name| name != "rope_freqs.weight");
+        let divisors = ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"];
+        unused_tensors.retain(|name| !divisors.contains(&name.as_str()));
         Ok(Self { config: Arc::new(config), graph: Arc::new(graph), weights: Arc::new(weights), unused_tensors })
     }
 }

@@ -1,7 +1,8 @@
 //! Weights as the graph refers to them: matrices in their file's format, vectors in f32.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use duan_quant::Format;
@@ -77,6 +78,13 @@ impl Matrix {
         &self.bytes
     }
 
+    /// Rows `rows` as a matrix of their own; nothing is copied. Panics when they are out of range.
+    pub fn part(&self, rows: Range<usize>) -> Self {
+        let bytes = self.bytes.slice(rows.start * self.row_bytes..rows.end * self.row_bytes);
+        let bytes = bytes.expect("the rows are within the matrix");
+        Self { rows: rows.len(), bytes, name: self.name.clone(), ..*self }
+    }
+
     /// The bytes of one row [row_bytes]. Panics when `row` is out of range.
     pub fn row(&self, row: usize) -> &[u8] {
         &self.bytes[row * self.row_bytes..(row + 1) * self.row_bytes]
@@ -126,9 +134,12 @@ impl Weights {
 pub struct Binder<'a> {
     file: &'a GgufFile,
     weights: Weights,
-    matrix_ids: HashMap<&'a str, MatrixId>,
-    vector_ids: HashMap<&'a str, VectorId>,
+    matrix_ids: HashMap<Rows<'a>, MatrixId>,
+    vector_ids: HashMap<Rows<'a>, VectorId>,
 }
+
+/// Some rows of a tensor: name, first row, end.
+type Rows<'a> = (&'a str, usize, usize);
 
 impl<'a> Binder<'a> {
     /// A binder over the tensors of one file.
@@ -146,38 +157,69 @@ impl<'a> Binder<'a> {
     /// # Errors
     /// When it is missing, has another shape or a format that is not read here.
     pub fn matrix(&mut self, name: &str, rows: usize, columns: usize) -> Result<MatrixId> {
+        self.matrix_rows(name, rows, columns, 0..rows)
+    }
+
+    /// The rows `part` of the matrix `name` [rows, columns].
+    ///
+    /// # Errors
+    /// As [`Binder::matrix`].
+    pub fn matrix_rows(&mut self, name: &str, rows: usize, columns: usize, part: Range<usize>) -> Result<MatrixId> {
+        self.matrix_of(name, &[columns, rows], rows, part)
+    }
+
+    /// The matrices [rows, columns] of all experts in the tensor `name`, below each other: [experts * rows, columns].
+    ///
+    /// # Errors
+    /// As [`Binder::matrix`].
+    pub fn experts(&mut self, name: &str, experts: usize, rows: usize, columns: usize) -> Result<MatrixId> {
+        let all = experts * rows;
+        self.matrix_of(name, &[columns, rows, experts], all, 0..all)
+    }
+
+    /// The rows `part` of a tensor of dimensions `dims`, fastest first, that is `rows` rows of `dims[0]`.
+    fn matrix_of(&mut self, name: &str, dims: &[usize], rows: usize, part: Range<usize>) -> Result<MatrixId> {
         let info = self.require(name)?;
-        check_shape(self.file, info, &[columns, rows])?;
-        match self.matrix_ids.entry(&info.name) {
+        check_shape(self.file, info, dims)?;
+        match self.matrix_ids.entry((&info.name, part.start, part.end)) {
             Entry::Occupied(known) => Ok(*known.get()),
             Entry::Vacant(free) => {
-                let matrix = Matrix::new(
-                    self.file.label(),
-                    name,
-                    format_of(self.file, info)?,
-                    rows,
-                    columns,
-                    self.file.tensor_data(info)?,
-                )?;
+                let (file, format) = (self.file.label(), format_of(self.file, info)?);
+                let matrix = Matrix::new(file, name, format, rows, dims[0], self.file.tensor_data(info)?)?;
                 let id = MatrixId(self.weights.matrices.len() as u32);
-                self.weights.matrices.push(matrix);
+                self.weights.matrices.push(matrix.part(part));
                 Ok(*free.insert(id))
             }
         }
     }
 
-    /// The vector `name` [length], dequantized to f32; the same id when it is asked for again.
+    /// The numbers of the tensor `name` of dimensions `dims`, fastest first, dequantized to f32; the same id when they are
+    /// asked for again.
     ///
     /// # Errors
     /// As [`Binder::matrix`].
-    pub fn vector(&mut self, name: &str, length: usize) -> Result<VectorId> {
+    pub fn vector(&mut self, name: &str, dims: &[usize]) -> Result<VectorId> {
+        let length = dims.iter().product();
+        self.vector_of(name, dims, 0..length)
+    }
+
+    /// The numbers `part` of the vector `name` [length].
+    ///
+    /// # Errors
+    /// As [`Binder::matrix`].
+    pub fn vector_part(&mut self, name: &str, length: usize, part: Range<usize>) -> Result<VectorId> {
+        self.vector_of(name, &[length], part)
+    }
+
+    fn vector_of(&mut self, name: &str, dims: &[usize], part: Range<usize>) -> Result<VectorId> {
         let info = self.require(name)?;
-        check_shape(self.file, info, &[length])?;
-        match self.vector_ids.entry(&info.name) {
+        check_shape(self.file, info, dims)?;
+        match self.vector_ids.entry((&info.name, part.start, part.end)) {
             Entry::Occupied(known) => Ok(*known.get()),
             Entry::Vacant(free) => {
+                let values = read_vector(self.file, info, dims.iter().product())?;
                 let id = VectorId(self.weights.vectors.len() as u32);
-                self.weights.vectors.push(read_vector(self.file, info, length)?.into());
+                self.weights.vectors.push(values[part].into());
                 Ok(*free.insert(id))
             }
         }
@@ -185,12 +227,13 @@ impl<'a> Binder<'a> {
 
     /// The weights bound so far, and the names of tensors that nothing asked for.
     pub fn finish(self) -> (Weights, Vec<String>) {
+        let used: HashSet<&str> = self.matrix_ids.keys().chain(self.vector_ids.keys()).map(|rows| rows.0).collect();
         let unused = self
             .file
             .tensors()
             .iter()
             .map(|info| info.name.as_str())
-            .filter(|name| !self.matrix_ids.contains_key(name) && !self.vector_ids.contains_key(name))
+            .filter(|name| !used.contains(name))
             .map(str::to_owned)
             .collect();
         (self.weights, unused)

@@ -49,7 +49,7 @@ const SCRIPT: &[&[Step]] = &[
 ];
 
 fn limits(kv_format: KvFormat) -> Limits {
-    Limits { max_rows: 80, max_wanted_rows: 80, pages: 8, kv_format }
+    Limits { max_rows: 80, max_wanted_rows: 80, pages: 8, context: 8 * PAGE_TOKENS, kv_format }
 }
 
 fn compile(backend: &dyn Backend, model: &Model, kv_format: KvFormat) -> Box<dyn Compiled> {
@@ -236,7 +236,13 @@ fn attention_lengths(backend: &dyn Backend) {
         let count = 1100;
         let pages: Vec<u32> = (0..5).rev().collect();
         let run = |backend: &dyn Backend, piece: usize| {
-            let limits = Limits { max_rows: piece, max_wanted_rows: 1, pages: 5, kv_format: KvFormat::F16 };
+            let limits = Limits {
+                max_rows: piece,
+                max_wanted_rows: 1,
+                pages: 5,
+                context: 5 * PAGE_TOKENS,
+                kv_format: KvFormat::F16,
+            };
             let all = 0..model.graph.nodes.len();
             let job = CompileJob { model: &model, ops: std::slice::from_ref(&all), limits };
             let mut compiled = backend.compile(&job).unwrap_or_else(|error| panic!("compile: {error}"));

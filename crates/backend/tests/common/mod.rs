@@ -9,6 +9,8 @@ use duan_model::gguf::GgufFile;
 /// One prompt and the logits that `transformers` gives for some of its positions.
 pub struct Prompt {
     pub tokens: Vec<u32>,
+    /// Positions that the model is loaded for.
+    pub context: usize,
     pub positions: Vec<usize>,
     /// [positions, vocab_size]
     pub logits: Vec<f32>,
@@ -41,26 +43,33 @@ fn read(folder: &Path) -> Fixture {
     let numbers = |value: &serde_json::Value| -> Vec<usize> {
         value.as_array().unwrap().iter().map(|number| number.as_u64().unwrap() as usize).collect()
     };
+    let model = Model::from_gguf(&file).unwrap();
     let prompts = expected["prompts"].as_array().unwrap().iter().map(|prompt| {
         let bytes = std::fs::read(folder.join(prompt["logits"].as_str().unwrap())).unwrap();
         Prompt {
             tokens: numbers(&prompt["tokens"]).iter().map(|&token| token as u32).collect(),
+            context: prompt["context"].as_u64().map_or(model.config.context_length, |context| context as usize),
             positions: numbers(&prompt["positions"]),
             logits: bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect(),
         }
     });
-    Fixture {
-        name: folder.file_name().unwrap().to_str().unwrap().to_owned(),
-        model: Model::from_gguf(&file).unwrap(),
-        prompts: prompts.collect(),
-    }
+    Fixture { name: folder.file_name().unwrap().to_str().unwrap().to_owned(), prompts: prompts.collect(), model }
 }
 
-/// Logits of every position [tokens, vocab_size] when the prompt is cut into passes of at most `piece` tokens.
-pub fn logits(backend: &dyn Backend, model: &Model, tokens: &[u32], piece: usize, kv_format: KvFormat) -> Vec<f32> {
+/// Logits of the first `count` positions [count, vocab_size] when the prompt is cut into passes of at most `piece` tokens.
+pub fn logits(
+    backend: &dyn Backend,
+    model: &Model,
+    prompt: &Prompt,
+    count: usize,
+    piece: usize,
+    kv_format: KvFormat,
+) -> Vec<f32> {
+    let tokens = &prompt.tokens[..count];
     // Pages in an order that is not that of the positions, so that nobody gets by without the table.
     let pages: Vec<u32> = (0..tokens.len().div_ceil(PAGE_TOKENS) as u32).rev().collect();
-    let limits = Limits { max_rows: piece, max_wanted_rows: piece, pages: pages.len(), kv_format };
+    let limits =
+        Limits { max_rows: piece, max_wanted_rows: piece, pages: pages.len(), context: prompt.context, kv_format };
     let all = 0..model.graph.nodes.len();
     let mut compiled = backend.compile(&CompileJob { model, ops: std::slice::from_ref(&all), limits }).unwrap();
     let mut logits = Vec::new();

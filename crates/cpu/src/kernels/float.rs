@@ -94,7 +94,7 @@ fn tile<S: Simd, W: Floats, const R: usize, const T: usize>(s: S, job: &Job<'_>,
     let vectors = columns / LANES;
     let weights: [(&[W::Eight], &[u8]); R] = std::array::from_fn(|r| W::vectors(job.matrix.row(row + r)));
     let whole: [&[W::Eight]; R] = std::array::from_fn(|r| &weights[r].0[..vectors]);
-    let tokens: [&[f32]; T] = std::array::from_fn(|t| &job.floats[(first_token + t) * columns..][..columns]);
+    let tokens: [&[f32]; T] = std::array::from_fn(|t| job.floats(first_token + t));
     let inputs: [&[[f32; LANES]]; T] = std::array::from_fn(|t| &tokens[t].as_chunks().0[..vectors]);
     let mut lanes = [[s.splat(0.0); R]; T];
     for index in 0..vectors {

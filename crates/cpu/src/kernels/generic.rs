@@ -16,8 +16,8 @@ pub(crate) fn rows(job: &Job<'_>, coded: Option<&Coded>, rows: Range<usize>, scr
         (matrix.format().dequantize)(matrix.row(row), weights);
         for token in 0..job.tokens {
             let sum = match (matrix.format().activation, coded) {
-                (Activation::Int8, Some(coded)) => coded_dot(weights, coded, token),
-                _ => dot(weights, &job.floats[token * columns..][..columns]),
+                (Activation::Int8, Some(coded)) => coded_dot(weights, coded, job.input(token)),
+                _ => dot(weights, job.floats(token)),
             };
             job.store(row, token, &[sum]);
         }

@@ -74,7 +74,7 @@ fn row_tile<S: Simd, C: Codes, const R: usize>(s: S, job: &Job<'_>, coded: &Code
 
     if job.tokens == 1 {
         let next = matrix.bytes().get((row + R) * matrix.row_bytes()..).unwrap_or(&[]);
-        let sums = from_blocks::<S, C, R>(s, blocks, row_scales, coded.row(0), next);
+        let sums = from_blocks::<S, C, R>(s, blocks, row_scales, coded.row(job.input(0)), next);
         return job.store(row, 0, &sums);
     }
 
@@ -156,7 +156,7 @@ fn token_tile<S: Simd, C: Codes, const R: usize, const T: usize>(
     rows: [RowScales<'_>; R],
 ) {
     let groups = codes[0].len();
-    let tokens: [CodedRow<'_>; T] = std::array::from_fn(|t| coded.row(first_token + t));
+    let tokens: [CodedRow<'_>; T] = std::array::from_fn(|t| coded.row(job.input(first_token + t)));
     let activations: [&[[i8; 32]]; T] = std::array::from_fn(|t| &tokens[t].codes[..groups]);
     let scales: [&[f32]; T] = std::array::from_fn(|t| &tokens[t].scales[..groups]);
     let codes: [&[[u8; 32]]; R] = std::array::from_fn(|r| &codes[r][..groups]);

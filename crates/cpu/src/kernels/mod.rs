@@ -28,16 +28,42 @@ pub(crate) struct Job<'a> {
     pub(crate) floats: &'a [f32],
     /// How many tokens.
     pub(crate) tokens: usize,
+    /// Where the tokens' activations and results are, for experts that see only some of them.
+    pub(crate) places: Option<Places<'a>>,
     /// The results [tokens, rows]; each row of the matrix is computed by one worker.
     pub(crate) out: SharedSlice<'a, f32>,
 }
 
+/// The rows of activations and of results that the tokens of a job have [tokens].
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    /// Rows of the activations.
+    pub(crate) inputs: &'a [u32],
+    /// Rows of the results; no two are equal.
+    pub(crate) outputs: &'a [u32],
+}
+
 impl Job<'_> {
+    /// The row of the activations that belongs to a token.
+    #[inline(always)]
+    pub(crate) fn input(&self, token: usize) -> usize {
+        self.places.map_or(token, |places| places.inputs[token] as usize)
+    }
+
+    /// The activations of a token [columns].
+    #[inline(always)]
+    pub(crate) fn floats(&self, token: usize) -> &[f32] {
+        let columns = self.matrix.columns();
+        &self.floats[self.input(token) * columns..][..columns]
+    }
+
     /// Stores the results of consecutive rows for one token, with their bias.
     #[inline(always)]
     pub(crate) fn store(&self, row: usize, token: usize, sums: &[f32]) {
+        let token = self.places.map_or(token, |places| places.outputs[token] as usize);
         let start = token * self.matrix.rows() + row;
-        // SAFETY: rows are handed out to workers in ranges that do not overlap, and a result belongs to one row.
+        // SAFETY: rows are handed out to workers in ranges that do not overlap, and a result belongs to one row of one
+        // matrix: the rows of results that experts have do not overlap either.
         let out = unsafe { self.out.part(start..start + sums.len()) };
         match self.bias {
             None => out.copy_from_slice(sums),
@@ -145,7 +171,7 @@ mod tests {
     /// All results [tokens, rows] of one kernel.
     fn results(run: Run, isa: Isa, matrix: &Matrix, floats: &[f32], bias: &[f32]) -> Vec<f32> {
         let (columns, tokens) = (matrix.columns(), floats.len() / matrix.columns());
-        let mut coded = Coded::new(tokens, columns.next_multiple_of(32));
+        let mut coded = Coded::new(&[(tokens, columns.next_multiple_of(32))]);
         let is_coded = columns.is_multiple_of(32);
         if is_coded {
             let writer = coded.fill(tokens, columns);
@@ -156,7 +182,7 @@ mod tests {
         }
         let mut out = vec![f32::NAN; tokens * matrix.rows()];
         let bias = Some(bias);
-        let job = Job { matrix, bias, floats, tokens, out: SharedSlice::new(&mut out) };
+        let job = Job { matrix, bias, floats, tokens, places: None, out: SharedSlice::new(&mut out) };
         let mut scratch = Scratch::new(columns);
         // In two ranges, the first of which is no whole number of tiles.
         for rows in [0..5, 5..matrix.rows()] {

@@ -23,10 +23,11 @@ impl Task for GatedAct<'_> {
     }
 }
 
-/// `target += addend`.
+/// `target += factor * addend`.
 pub(crate) struct Add<'a> {
     pub(crate) target: &'a mut [f32],
     pub(crate) addend: &'a [f32],
+    pub(crate) factor: f32,
 }
 
 impl Task for Add<'_> {
@@ -34,7 +35,34 @@ impl Task for Add<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        zip::<S, Plus>(s, self.target, self.addend);
+        let factor = s.splat(self.factor);
+        let (whole, tail) = self.target.as_chunks_mut::<LANES>();
+        let (whole_addend, tail_addend) = self.addend.as_chunks::<LANES>();
+        for (x, y) in whole.iter_mut().zip(whole_addend) {
+            s.store(s.mul_add(s.load(y), factor, s.load(x)), x);
+        }
+        if !tail.is_empty() {
+            let (mut last, mut last_addend) = ([0.0; LANES], [0.0; LANES]);
+            last[..tail.len()].copy_from_slice(tail);
+            last_addend[..tail.len()].copy_from_slice(&tail_addend[..tail.len()]);
+            s.store(s.mul_add(s.load(&last_addend), factor, s.load(&last)), &mut last);
+            tail.copy_from_slice(&last[..tail.len()]);
+        }
+    }
+}
+
+/// `values *= factor`.
+pub(crate) struct Scale<'a> {
+    pub(crate) values: &'a mut [f32],
+    pub(crate) factor: f32,
+}
+
+impl Task for Scale<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        self.values.iter_mut().for_each(|x| *x *= self.factor);
     }
 }
 
@@ -84,15 +112,6 @@ impl Binary for GeluTimes {
     #[inline(always)]
     fn apply<S: Simd>(s: S, x: S::F, y: S::F) -> S::F {
         s.mul(gelu_tanh(s, x), y)
-    }
-}
-
-struct Plus;
-
-impl Binary for Plus {
-    #[inline(always)]
-    fn apply<S: Simd>(s: S, x: S::F, y: S::F) -> S::F {
-        s.add(x, y)
     }
 }
 

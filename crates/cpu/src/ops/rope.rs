@@ -9,16 +9,17 @@ use crate::simd::{Simd, Task};
 #[derive(Debug)]
 pub(crate) struct Rotations {
     style: RopeStyle,
+    magnitude: f32,
     frequencies: Vec<f32>,  // [dims / 2]
     table: Vec<(f32, f32)>, // [max rows, dims / 2] (sine, cosine)
 }
 
 impl Rotations {
-    /// Room for passes of at most `max_rows`.
-    pub(crate) fn new(config: &RopeConfig, max_rows: usize) -> Self {
-        let frequencies = config.frequencies();
+    /// Room for passes of at most `max_rows` in a context.
+    pub(crate) fn new(config: &RopeConfig, context: usize, max_rows: usize) -> Self {
+        let frequencies = config.frequencies(context);
         let table = vec![(0.0, 1.0); max_rows * frequencies.len()];
-        Self { style: config.style, frequencies, table }
+        Self { style: config.style, magnitude: config.magnitude, frequencies, table }
     }
 
     /// Fills the table for the positions of a pass.
@@ -30,7 +31,8 @@ impl Rotations {
         let positions = pass.spans.iter().flat_map(|span| span.start..span.start + span.count);
         for (row, position) in self.table.chunks_exact_mut(pairs).zip(positions) {
             for (entry, frequency) in row.iter_mut().zip(&self.frequencies) {
-                *entry = (position as f32 * frequency).sin_cos();
+                let (sin, cos) = (position as f32 * frequency).sin_cos();
+                *entry = (sin * self.magnitude, cos * self.magnitude);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! What `duan inspect --json` prints.
 
-use duan::model::config::ModelConfig;
+use duan::model::config::{LayerConfig, ModelConfig};
 use duan::model::gguf::{Array, GgufFile, Value as Entry};
 use duan::model::tokenizer::Tokenizer;
 use serde_json::{Map, Value, json};
@@ -60,7 +60,7 @@ fn type_json(row: &TypeRow) -> Value {
 }
 
 fn config_json(config: &ModelConfig) -> Value {
-    let attention = config.layers.first().map(|layer| &layer.attention);
+    let attention = config.layers.iter().find_map(LayerConfig::attention);
     json!({
         "context_length": config.context_length,
         "vocab_size": config.vocab_size,
@@ -69,7 +69,7 @@ fn config_json(config: &ModelConfig) -> Value {
         "heads": attention.map(|attention| attention.heads),
         "kv_heads": attention.map(|attention| attention.kv_heads),
         "head_dim": attention.map(|attention| attention.key_dim),
-        "intermediate_size": config.layers.first().map(|layer| layer.mlp.intermediate_size),
+        "intermediate_size": config.layers.first().map(|layer| layer.mlp.intermediate_size()),
         "tied_head": config.tied_head,
     })
 }

@@ -1,6 +1,6 @@
 //! What `duan inspect` shows to people.
 
-use duan::model::config::ModelConfig;
+use duan::model::config::{LayerConfig, ModelConfig};
 use duan::model::gguf::{GgufFile, Value};
 
 use super::{Chat, Findings, Need, TypeRow};
@@ -71,8 +71,7 @@ fn config_facts(config: &ModelConfig) -> Vec<(&'static str, String)> {
         ("layers", config.layers.len().to_string()),
         ("hidden size", config.hidden_size.to_string()),
     ];
-    if let Some(layer) = config.layers.first() {
-        let attention = &layer.attention;
+    if let Some(attention) = config.layers.iter().find_map(LayerConfig::attention) {
         let heads = format!(
             "{}, {} of key and value, {} wide",
             counted(attention.heads, "head"),
@@ -80,14 +79,16 @@ fn config_facts(config: &ModelConfig) -> Vec<(&'static str, String)> {
             attention.key_dim
         );
         facts.push(("attention", heads + &windows(config)));
-        facts.push(("MLP", format!("{} wide", layer.mlp.intermediate_size)));
+    }
+    if let Some(layer) = config.layers.first() {
+        facts.push(("MLP", format!("{} wide", layer.mlp.intermediate_size())));
     }
     facts
 }
 
 /// How many layers see a window only, where any does.
 fn windows(config: &ModelConfig) -> String {
-    let windows: Vec<usize> = config.layers.iter().filter_map(|layer| layer.attention.window).collect();
+    let windows: Vec<usize> = config.layers.iter().filter_map(|layer| layer.attention()?.window).collect();
     match windows.first() {
         Some(window) => {
             format!(", {} of {} with a window of {}", windows.len(), counted(config.layers.len(), "layer"), window)
