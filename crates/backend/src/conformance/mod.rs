@@ -6,6 +6,7 @@
 //! changes a result. All of them panic with what they found, as tests do.
 
 mod models;
+mod tensors;
 
 use std::ops::Range;
 
@@ -77,6 +78,7 @@ pub fn run(backend: &dyn Backend) {
         extremes(backend, &tiny);
     }
     attention_lengths(backend);
+    state_of_pages(backend);
 }
 
 /// Every op of every scripted pass against the reference, both fed with the reference's values.
@@ -136,6 +138,16 @@ fn one_op(
         let error = relative_error(expected, found);
         let name = model.graph.values[value.0 as usize].name;
         assert!(error <= bound, "{place}: op {index} {} -> {name}: error {error:e} over {bound:e}", node.op.kind());
+    }
+    if let Op::ShortConv { state, .. } = node.op {
+        for span in pass.spans.iter().filter(|span| span.count > 0) {
+            let page = span.pages[(span.start + span.count - 1) / PAGE_TOKENS];
+            let (mut expected, mut found) = (vec![0.0; model.graph.states[state].width], Vec::new());
+            truth.read_state(state, page, &mut expected);
+            found.resize(expected.len(), 1.0);
+            device.read_state(state, page, &mut found);
+            assert!(relative_error(&expected, &found) <= bound, "{place}: op {index}: another state");
+        }
     }
 }
 
@@ -225,11 +237,37 @@ fn kv_round_trip(backend: &dyn Backend, tiny: &TinyModel) {
     }
 }
 
+/// State beside keys and values is kept for each page: a sequence can go back to the end of a full page, pages are copied
+/// with their state, and what `write_state` wrote, `read_state` reads.
+fn state_of_pages(backend: &dyn Backend) {
+    let TinyModel { model, .. } = models::state_model();
+    let mut compiled = compile(backend, &model, KvFormat::F16);
+    let first = feed(&mut *compiled, &model, &[4, 1], PAGE_TOKENS + 20, 80);
+    let vocab_size = model.config.vocab_size;
+    let tokens: Vec<u32> = (PAGE_TOKENS..PAGE_TOKENS + 20).map(|index| token(index, vocab_size)).collect();
+    let again = |compiled: &mut dyn Compiled, pages: &[u32]| {
+        let spans = [Span { sequence: 0, start: PAGE_TOKENS, count: 20, wanted: 20, pages }];
+        submit(compiled, &model, &Pass { tokens: &tokens, spans: &spans }, 0..model.graph.nodes.len());
+        compiled.value(model.graph.logits, 20 * vocab_size).to_vec()
+    };
+    let behind = &first[PAGE_TOKENS * vocab_size..];
+    assert!(again(&mut *compiled, &[4, 1]) == behind, "back at the end of a page: other bits");
+    compiled.copy_page(4, 6, PAGE_TOKENS);
+    assert!(again(&mut *compiled, &[6, 3]) == behind, "after a copy: other bits");
+    for (state, config) in model.graph.states.iter().enumerate() {
+        let numbers: Vec<f32> = (0..config.width).map(|index| index as f32 - 3.5).collect();
+        compiled.write_state(state, 2, &numbers);
+        let mut read = vec![0.0; config.width];
+        compiled.read_state(state, 2, &mut read);
+        assert_eq!(read, numbers, "state {state}");
+    }
+}
+
 /// Attention at every length from 1 to 300 and 1000 to 1100, with and without a window, however the prompt is
 /// cut: within 1e-4 of the reference, and finite.
 fn attention_lengths(backend: &dyn Backend) {
     for window in [None, Some(16)] {
-        let TinyModel { model, .. } = models::attention(window);
+        let TinyModel { model, .. } = models::attention_model(window);
         let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
         let index = model.graph.nodes.iter().position(attends).expect("the model attends");
         let Op::Attention { query, key, value, output, .. } = model.graph.nodes[index].op else { unreachable!() };
@@ -253,7 +291,7 @@ fn attention_lengths(backend: &dyn Backend) {
                     let width = model.graph.values[value.0 as usize].width;
                     let out = compiled.value_mut(value, rows * width);
                     for (at, x) in out.iter_mut().enumerate() {
-                        *x = models::noise((start * width + at) as u64 * 3 + salt as u64) * 2.0;
+                        *x = tensors::noise((start * width + at) as u64 * 3 + salt as u64) * 2.0;
                     }
                 }
                 let spans = [Span { sequence: 0, start, count: rows, wanted: 0, pages: &pages }];
