@@ -133,6 +133,10 @@ fn float<W: float::Floats>(isa: Isa, job: &Job<'_>, _: Option<&Coded>, rows: Ran
     isa.run(float::Rows::<W> { job, rows, format: PhantomData });
 }
 
+fn any_format(isa: Isa, job: &Job<'_>, coded: Option<&Coded>, rows: Range<usize>, scratch: &mut Scratch) {
+    isa.run(generic::Rows { job, coded, rows, scratch });
+}
+
 const fn integer_kernel<C: formats::Codes>() -> Kernel {
     Kernel { format: C::FORMAT, run: integer::<C> }
 }
@@ -158,7 +162,7 @@ pub(crate) static KERNELS: &[Kernel] = &[
 pub(crate) fn pick(format: &Format) -> Run {
     match KERNELS.iter().find(|kernel| kernel.format == format.name) {
         Some(kernel) => kernel.run,
-        None => |_, job, coded, rows, scratch| generic::rows(job, coded, rows, scratch),
+        None => any_format,
     }
 }
 
@@ -204,10 +208,11 @@ mod tests {
             let matrix = Matrix::new("test", "weights", format, 14, columns, SharedBytes::from(varied)).unwrap();
             let floats: Vec<f32> = (0..7 * columns).map(|i| ((i * 37 % 101) as f32 - 50.0) / 25.0).collect();
             let bias: Vec<f32> = (0..14).map(|row| row as f32).collect();
-            let generic: Run = |_, job, coded, rows, scratch| generic::rows(job, coded, rows, scratch);
             for isa in Isa::available() {
-                let (expected, found) =
-                    (results(generic, isa, &matrix, &floats, &bias), results(kernel.run, isa, &matrix, &floats, &bias));
+                let (expected, found) = (
+                    results(any_format, isa, &matrix, &floats, &bias),
+                    results(kernel.run, isa, &matrix, &floats, &bias),
+                );
                 let largest = expected.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
                 for (expected, found) in expected.iter().zip(&found) {
                     let error = (expected - found).abs() / largest;
