@@ -1,0 +1,205 @@
+//! A model on the CPU: buffers sized at load, one `match` over the ops.
+//!
+//! [`load`] sizes everything; [`matrices`] shares the rows of matrices out among the workers; [`between`] runs the ops that
+//! stand between them.
+
+mod between;
+mod load;
+mod matrices;
+
+use std::ops::Range;
+
+use duan_backend::{Compiled, Limits, MemoryUse, PAGE_TOKENS, PageId, Pass, Result};
+use duan_model::Model;
+use duan_model::graph::{Op, ValueId};
+use duan_model::weights::Matrix;
+use half::f16;
+
+use crate::activations::Coded;
+use crate::error::NAME;
+use crate::isa::Isa;
+use crate::kernels::{self, Run};
+use crate::kv::Cache;
+use crate::ops::attention;
+use crate::ops::experts::Assignment;
+use crate::ops::rope::Rotations;
+use crate::ops::short_conv::States;
+use crate::pool::Pool;
+use crate::shared::SharedSlice;
+
+/// Numbers below which an elementwise op is not worth waking anybody for.
+const SMALL: usize = 1 << 14;
+
+/// How many workers each phase uses.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Threads {
+    pub(crate) prefill: usize,
+    pub(crate) decode: usize,
+}
+
+/// What one worker needs.
+pub(crate) struct Scratch {
+    pub(crate) kernel: kernels::Scratch,
+    pub(crate) attention: attention::Scratch,
+}
+
+/// A model ready to run.
+pub(crate) struct CpuModel {
+    model: Model,
+    isa: Isa,
+    threads: Threads,
+    limits: Limits,
+    pool: Pool,
+    /// The kernel of each matrix.
+    kernels: Vec<Run>,
+    values: Vec<Vec<f32>>,
+    coded: Coded,
+    caches: Vec<Option<Cache>>,
+    states: Vec<States>,
+    /// The kernels of each short convolution [taps, width], and room for the state before a span.
+    conv_kernels: Vec<Vec<f32>>,
+    conv_past: Vec<f32>,
+    /// Of each matrix that holds experts, the experts one by one.
+    experts: Vec<Vec<Matrix>>,
+    assignment: Assignment,
+    rotations: Vec<Rotations>,
+    scratch: Vec<Scratch>,
+    weights_bytes: u64,
+}
+
+impl Compiled for CpuModel {
+    fn submit(&mut self, pass: &Pass<'_>, ops: Range<usize>) -> Result<()> {
+        pass.check(NAME, &self.limits, self.model.config.vocab_size)?;
+        let graph = self.model.graph.clone();
+        if graph.nodes[ops.clone()].iter().any(|node| matches!(node.op, Op::Rope { .. })) {
+            self.rotations.iter_mut().for_each(|rotations| rotations.prepare(pass));
+        }
+        for node in &graph.nodes[ops] {
+            self.run(&node.op, pass);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        // `submit` returns when everything is done: the caller's thread is one of the workers.
+        Ok(())
+    }
+
+    fn value(&self, value: ValueId, length: usize) -> &[f32] {
+        &self.values[value.0 as usize][..length]
+    }
+
+    fn value_mut(&mut self, value: ValueId, length: usize) -> &mut [f32] {
+        &mut self.values[value.0 as usize][..length]
+    }
+
+    fn read_kv(&self, cache: usize, page: PageId, positions: Range<usize>, keys: &mut [f16], values: &mut [f16]) {
+        self.cache(cache).read(page, positions, keys, values);
+    }
+
+    fn write_kv(&mut self, cache: usize, page: PageId, positions: Range<usize>, keys: &[f16], values: &[f16]) {
+        let cache = self.caches[cache].as_mut().expect("the graph's attention runs on this device");
+        cache.write(page, positions, keys, values);
+    }
+
+    fn read_state(&self, state: usize, page: PageId, numbers: &mut [f32]) {
+        numbers.copy_from_slice(self.states[state].page(page));
+    }
+
+    fn write_state(&mut self, state: usize, page: PageId, numbers: &[f32]) {
+        self.states[state].page_mut(page).copy_from_slice(numbers);
+    }
+
+    fn copy_page(&mut self, from: PageId, to: PageId, count: usize) {
+        assert!(count <= PAGE_TOKENS, "{count} positions of a page of {PAGE_TOKENS}");
+        self.caches.iter_mut().flatten().for_each(|cache| cache.copy_page(from, to, count));
+        self.states.iter_mut().filter(|states| states.bytes() > 0).for_each(|states| states.copy_page(from, to));
+    }
+
+    fn memory(&self) -> MemoryUse {
+        let values: usize = self.values.iter().map(|value| value.len() * size_of::<f32>()).sum();
+        let rotations: usize = self.rotations.iter().map(Rotations::bytes).sum();
+        let scratch: usize =
+            self.scratch.iter().map(|scratch| scratch.kernel.bytes() + scratch.attention.bytes()).sum();
+        let caches: usize = self.caches.iter().flatten().map(Cache::bytes).sum();
+        let states: usize = self.states.iter().map(States::bytes).sum();
+        let kernels: usize = self.conv_kernels.iter().map(Vec::len).sum();
+        let convolutions = (kernels + self.conv_past.len()) * size_of::<f32>();
+        MemoryUse {
+            weights_bytes: self.weights_bytes,
+            kv_bytes: (caches + states) as u64,
+            scratch_bytes: (values + rotations + scratch + convolutions + self.coded.bytes() + self.assignment.bytes())
+                as u64,
+        }
+    }
+}
+
+impl CpuModel {
+    /// One op, one line.
+    fn run(&mut self, op: &Op, pass: &Pass<'_>) {
+        let rows = pass.rows();
+        match *op {
+            Op::Embed { table, scale, output } => self.embed(pass, table, scale, output),
+            Op::Norm { .. } => self.norm(op, pass),
+            Op::Linear { input, ref parts } => self.linear(self.rows_of(input, pass), rows, input, parts),
+            Op::Rope { value, heads, head_dim, rope } => self.rope(rows, value, heads, head_dim, rope),
+            Op::PositionScale { value, width, temperature } => self.position_scale(pass, value, width, temperature),
+            Op::Attention { .. } => self.attention(op, pass),
+            Op::ShortConv { .. } => self.short_conv(op, pass),
+            Op::Route { .. } => self.route(op, rows),
+            Op::ExpertLinear { .. } => self.expert_linear(op, rows),
+            Op::Mix { .. } => self.mix(op, rows),
+            Op::GatedAct { gate, up, width, output, activation } => {
+                self.gated_act(rows, gate, up, width, output, activation);
+            }
+            Op::Add { width, factor, target, addend } => self.add(rows, width, factor, target, addend),
+            Op::SelectRows { input, output } => self.select_rows(pass, input, output),
+            Op::Scale { value, factor } => self.scale(self.rows_of(value, pass), value, factor),
+            Op::Softcap { value, cap } => self.softcap(self.rows_of(value, pass), value, cap),
+        }
+    }
+
+    fn rows_of(&self, value: ValueId, pass: &Pass<'_>) -> usize {
+        if self.model.graph.values[value.0 as usize].wanted_rows_only { pass.wanted_rows() } else { pass.rows() }
+    }
+
+    fn cache(&self, cache: usize) -> &Cache {
+        self.caches[cache].as_ref().expect("the graph's attention runs on this device")
+    }
+
+    /// Workers for a pass of `rows` tokens.
+    fn workers(&self, rows: usize) -> usize {
+        if rows == 1 { self.threads.decode } else { self.threads.prefill }
+    }
+
+    /// Takes a value out, so that others can be read while it is written; [`CpuModel::give`] puts it back.
+    fn take(&mut self, value: ValueId) -> Vec<f32> {
+        std::mem::take(&mut self.values[value.0 as usize])
+    }
+
+    fn give(&mut self, value: ValueId, taken: Vec<f32>) {
+        self.values[value.0 as usize] = taken;
+    }
+
+    /// Runs `work(first row, part)` over parts of `values` [rows, width], in parallel where it is worth it.
+    fn each_row(
+        pool: &mut Pool,
+        workers: usize,
+        values: &mut [f32],
+        width: usize,
+        work: &(dyn Fn(usize, &mut [f32]) + Sync),
+    ) {
+        let rows = values.len() / width.max(1);
+        if values.len() < SMALL || rows == 1 {
+            return work(0, values);
+        }
+        let rows_per_piece = rows.div_ceil(workers * 4);
+        let shared = SharedSlice::new(values);
+        pool.run(rows.div_ceil(rows_per_piece), workers, &|piece, _| {
+            let first = piece * rows_per_piece;
+            let last = rows.min(first + rows_per_piece);
+            // SAFETY: pieces are consecutive ranges of rows.
+            work(first, unsafe { shared.part(first * width..last * width) });
+        });
+    }
+}
