@@ -173,11 +173,12 @@ fn tame(format: &Format, block: &mut [u8], scale: f32) {
         if values.iter().all(|value| value.abs() <= 2.0 * scale) {
             return;
         }
+        assert!(half > half::f16::ZERO, "{} stays too large: does set_scales set all its scales?", format.name);
         half = half::f16::from_f32(half.to_f32() * 0.5);
     }
 }
 
-/// Writes `half` wherever a block of a format that is only read has a half float.
+/// Writes `half` wherever a block of a format that is only read has a scale.
 fn set_scales(format: &str, block: &mut [u8], half: half::f16) {
     let places: &[usize] = match format {
         "Q2_K" => &[80, 82],
@@ -195,7 +196,7 @@ fn set_scales(format: &str, block: &mut [u8], half: half::f16) {
         }
         "TQ1_0" => &[52],
         "TQ2_0" => &[64],
-        other => panic!("the suite does not know where {other} keeps its half floats; add a line here"),
+        other => panic!("the suite does not know where {other} keeps its scales; add a line here"),
     };
     for &at in places {
         block[at..at + 2].copy_from_slice(&half.to_le_bytes());
