@@ -4,15 +4,12 @@
 //! whatever the file holds; Llama 3's frequency scaling arrives as `rope_freqs.weight`.
 
 use super::{ConfigReader, Family};
-use crate::config::{ActivationFunction, AttentionConfig, LayerConfig, Mixer, ModelConfig, RopeStyle};
+use crate::config::{ActivationFunction, AttentionConfig, ModelConfig, RopeStyle};
 use crate::error::Result;
 
 pub(super) const FAMILY: Family = Family { name: "llama", read };
 
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     let attention = AttentionConfig { window: file.window()?, ..file.attention(0)? };
-    let rope = file.rope(RopeStyle::AdjacentPairs, attention.key_dim)?;
-    let mlp = file.gated_or_experts(ActivationFunction::Silu)?;
-    let layer = LayerConfig::new(Mixer::Attention(attention), mlp);
-    file.model(vec![rope], vec![layer; file.layers()?])
+    file.uniform(RopeStyle::AdjacentPairs, attention, file.gated_or_experts(ActivationFunction::Silu)?)
 }

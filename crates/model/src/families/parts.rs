@@ -2,8 +2,8 @@
 
 use super::ConfigReader;
 use crate::config::{
-    ActivationFunction, AttentionConfig, ExpertsConfig, LayerConfig, Mlp, MlpConfig, ModelConfig, NormConfig, NormKind,
-    QkNorm, RopeConfig,
+    ActivationFunction, AttentionConfig, ExpertsConfig, LayerConfig, Mixer, Mlp, MlpConfig, ModelConfig, NormConfig,
+    NormKind, QkNorm, RopeConfig, RopeStyle,
 };
 use crate::error::{Error, Result};
 
@@ -42,6 +42,16 @@ impl ConfigReader<'_> {
             logit_scale: 1.0,
             logit_softcap: self.optional_positive("final_logit_softcapping")?,
         })
+    }
+
+    /// A model whose layers all have this attention and this MLP.
+    ///
+    /// # Errors
+    /// As [`ConfigReader::model`] and [`ConfigReader::rope`].
+    pub fn uniform(&self, style: RopeStyle, attention: AttentionConfig, mlp: Mlp) -> Result<ModelConfig> {
+        let rope = self.rope(style, attention.key_dim)?;
+        let layer = LayerConfig::new(Mixer::Attention(attention), mlp);
+        self.model(vec![rope], vec![layer; self.layers()?])
     }
 
     /// Width of the residual stream.

@@ -2,14 +2,12 @@
 //! Phi 4 mini rotates only a part of each head.
 
 use super::{ConfigReader, Family};
-use crate::config::{ActivationFunction, AttentionConfig, LayerConfig, Mixer, ModelConfig, RopeStyle};
+use crate::config::{ActivationFunction, AttentionConfig, ModelConfig, RopeStyle};
 use crate::error::Result;
 
 pub(super) const FAMILY: Family = Family { name: "phi3", read };
 
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     let attention = AttentionConfig { window: file.window()?, ..file.attention(0)? };
-    let rope = file.rope(RopeStyle::SplitHalves, attention.key_dim)?;
-    let layer = LayerConfig::new(Mixer::Attention(attention), file.gated(ActivationFunction::Silu)?);
-    file.model(vec![rope], vec![layer; file.layers()?])
+    file.uniform(RopeStyle::SplitHalves, attention, file.gated(ActivationFunction::Silu)?)
 }
