@@ -10,6 +10,11 @@ const HIDDEN: u64 = 16;
 
 /// A llama of one layer with 4 heads of 8 on one kv head, so that the head width is not hidden_size / heads.
 fn file(changes: &[(&str, Option<Value>)]) -> GgufFile {
+    file_with(changes, &[])
+}
+
+/// The same with tensors [dims] of zeros besides.
+fn file_with(changes: &[(&str, Option<Value>)], tensors: &[(&str, &[u64])]) -> GgufFile {
     let mut keys: Vec<(String, Value)> = [
         ("llama.embedding_length", 16u32),
         ("llama.block_count", 1),
@@ -46,7 +51,7 @@ fn file(changes: &[(&str, Option<Value>)]) -> GgufFile {
         ("blk.0.ffn_up.weight", &[HIDDEN, 20]),
         ("blk.0.ffn_down.weight", &[20, HIDDEN]),
     ];
-    for (name, dims) in shapes {
+    for (name, dims) in shapes.iter().chain(tensors) {
         let bytes = vec![0u8; 4 * dims.iter().product::<u64>() as usize];
         writer.tensor(name, dims, 0, bytes).unwrap();
     }
@@ -204,4 +209,128 @@ fn llama_3_frequencies_are_scaled_by_band() {
     (0..=28).for_each(|pair| near(scaled[pair], plain[pair]));
     near(scaled[29], 0.002_166_570_8);
     (35..=63).for_each(|pair| near(scaled[pair], plain[pair] / 8.0));
+}
+
+/// The keys of [`file`] under another family's name, with changes (keys without prefix).
+fn as_family(family: &str, changes: &[(&str, Value)], tensors: &[(&str, &[u64])]) -> Result<Model, String> {
+    let llama = file(&[]);
+    let mut keys: Vec<(String, Option<Value>)> = vec![("general.architecture".into(), Some(family.to_owned().into()))];
+    for (key, value) in llama.metadata().iter() {
+        if let Some(key) = key.strip_prefix("llama.") {
+            keys.push((format!("{family}.{key}"), Some(value.clone())));
+        }
+    }
+    for (key, value) in changes {
+        let key = format!("{family}.{key}");
+        keys.retain(|(known, _)| *known != key);
+        keys.push((key, Some(value.clone())));
+    }
+    let keys: Vec<(&str, Option<Value>)> = keys.iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
+    Model::from_gguf(&file_with(&keys, tensors)).map_err(|error| error.to_string())
+}
+
+#[test]
+fn a_factor_that_every_model_of_a_family_needs_must_be_in_the_file() {
+    let error = as_family("granite", &[], &[]).unwrap_err();
+    assert!(error.contains("granite.logit_scale") && error.contains("no such key"), "{error}");
+    let scales = [
+        ("logit_scale", Value::F32(8.0)),
+        ("residual_scale", Value::F32(0.22)),
+        ("attention.scale", Value::F32(0.0078125)),
+        ("embedding_scale", Value::F32(12.0)),
+    ];
+    let config = as_family("granite", &scales, &[]).unwrap().config;
+    assert_eq!((config.logit_scale, config.embedding_scale), (0.125, 12.0));
+    assert_eq!(config.layers[0].residual_scale, 0.22);
+    assert_eq!(config.layers[0].attention().unwrap().scale, 0.0078125);
+    assert_eq!(config.layers[0].attention().unwrap().rope, Some(0));
+    let mut unrotated = scales.to_vec();
+    unrotated.push(("rope.scaling.finetuned", Value::Bool(false)));
+    assert_eq!(as_family("granite", &unrotated, &[]).unwrap().config.layers[0].attention().unwrap().rope, None);
+    let zero = as_family("granite", &[("logit_scale", Value::F32(0.0))], &[]).unwrap_err();
+    assert!(zero.contains("a positive number"), "{zero}");
+}
+
+#[test]
+fn windows_follow_a_period_or_a_truth_for_each_layer() {
+    use duan_model::gguf::Array;
+    let windows = |changes: &[(&str, Value)]| -> Result<Vec<Option<usize>>, String> {
+        let mut all = vec![("block_count", Value::U32(1)), ("attention.sliding_window", Value::U32(8))];
+        all.extend(changes.iter().cloned());
+        let behind: [(&str, &[u64]); 2] =
+            [("blk.0.post_attention_norm.weight", &[HIDDEN]), ("blk.0.post_ffw_norm.weight", &[HIDDEN])];
+        let config = as_family("gemma2", &all, &behind)?.config;
+        Ok(config.layers.iter().map(|layer| layer.attention().unwrap().window).collect())
+    };
+    let pattern = |value| ("attention.sliding_window_pattern", value);
+    assert_eq!(windows(&[]).unwrap(), [Some(8)], "the first of two");
+    assert_eq!(windows(&[pattern(Value::U32(1))]).unwrap(), [None]);
+    assert_eq!(windows(&[pattern(Value::Array(Array::Bool(vec![false])))]).unwrap(), [None]);
+    assert_eq!(windows(&[pattern(Value::Array(Array::I32(vec![1])))]).unwrap(), [Some(8)]);
+    let error = windows(&[pattern(Value::Array(Array::Bool(vec![true, false])))]).unwrap_err();
+    assert!(error.contains("sliding_window_pattern"), "{error}");
+    let error = windows(&[pattern(Value::U32(0))]).unwrap_err();
+    assert!(error.contains("sliding_window_pattern"), "{error}");
+}
+
+#[test]
+fn scalings_that_lack_a_part_are_refused() {
+    let with =
+        |changes: &[(&str, Value)], tensors: &[(&str, &[u64])]| as_family("llama", changes, tensors).unwrap_err();
+    let yarn = ("rope.scaling.type", Value::String("yarn".into()));
+    let error = with(&[yarn.clone()], &[]);
+    assert!(error.contains("rope.scaling.factor"), "{error}");
+    let error = with(&[yarn.clone(), ("rope.scaling.factor", Value::F32(f32::NAN))], &[]);
+    assert!(error.contains("rope.scaling.factor"), "{error}");
+    let lists: [(&str, &[u64]); 1] = [("rope_factors_long.weight", &[4])];
+    let error = with(&[], &lists);
+    assert!(error.contains("rope_factors_short.weight") && error.contains("LongRoPE"), "{error}");
+    let error = with(&[("rope.scaling.type", Value::String("longrope".into()))], &[]);
+    assert!(error.contains("rope_factors_"), "{error}");
+    // Divisors of zeros would make infinite frequencies.
+    let lists: [(&str, &[u64]); 2] = [("rope_factors_long.weight", &[4]), ("rope_factors_short.weight", &[4])];
+    assert!(with(&[], &lists).contains("positive divisors"));
+    let lists: [(&str, &[u64]); 2] = [("rope_factors_long.weight", &[3]), ("rope_factors_short.weight", &[3])];
+    assert!(with(&[], &lists).contains("4 divisors"));
+}
+
+#[test]
+fn yarn_keeps_fast_pairs_and_divides_slow_ones() {
+    let keys = [
+        ("rope.scaling.type", Value::String("yarn".into())),
+        ("rope.scaling.factor", Value::F32(4.0)),
+        ("rope.scaling.original_context_length", Value::U32(16)),
+        ("rope.scaling.yarn_beta_fast", Value::F32(2.0)),
+    ];
+    let rope = as_family("llama", &keys, &[]).unwrap().config.ropes[0].clone();
+    let divisors = rope.frequency_divisors.unwrap();
+    // Two turns within 16 positions are made by pair 0 of 4, one turn by a pair before 1; so 0 stays and the rest is divided.
+    assert_eq!(divisors[..], [1.0, 4.0, 4.0, 4.0]);
+    assert!((rope.magnitude - (0.1 * 4f32.ln() + 1.0)).abs() < 1e-6);
+}
+
+#[test]
+fn experts_and_convolutions_that_make_no_sense_are_refused() {
+    let experts = |experts: u32, used: u32| {
+        let keys = [("expert_count", Value::U32(experts)), ("expert_used_count", Value::U32(used))];
+        as_family("qwen3moe", &keys, &[]).unwrap_err()
+    };
+    assert!(experts(4, 5).contains("expert_used_count"), "{}", experts(4, 5));
+    assert!(experts(4, 0).contains("expert_used_count"));
+    assert!(experts(0, 0).contains("expert_count"));
+    assert!(experts(4, 2).contains("ffn_gate_inp.weight"), "{}", experts(4, 2));
+    let dense = as_family("qwen2", &[("expert_count", Value::U32(8))], &[]).unwrap_err();
+    assert!(dense.contains("8 experts") && !dense.contains("fetch"), "{dense}");
+
+    use duan_model::gguf::Array;
+    let lfm2 = |taps: u32, kv_heads: Vec<i32>| {
+        let keys =
+            [("shortconv.l_cache", Value::U32(taps)), ("attention.head_count_kv", Value::Array(Array::I32(kv_heads)))];
+        as_family("lfm2", &keys, &[]).unwrap_err()
+    };
+    assert!(lfm2(1, vec![0]).contains("shortconv.l_cache"), "{}", lfm2(1, vec![0]));
+    assert!(lfm2(3, vec![3]).contains("head_count_kv"));
+    assert!(lfm2(3, vec![0, 1]).contains("head_count_kv"));
+    assert!(lfm2(3, vec![0]).contains("shortconv.in_proj.weight"), "{}", lfm2(3, vec![0]));
+    assert!(lfm2(1 << 20, vec![0]).contains("shortconv."));
 }

@@ -21,6 +21,8 @@ use super::tensors::write;
 pub struct TinyModel {
     /// What it is there for.
     pub name: String,
+    /// Whether that is the format of its weights only.
+    pub is_for_format: bool,
     /// The model.
     pub model: Model,
 }
@@ -29,6 +31,7 @@ pub struct TinyModel {
 pub fn models() -> Vec<TinyModel> {
     let plain = || config(256, vec![layer(attention(4, 2, 64), 512)]);
     let mut all: Vec<TinyModel> = FORMATS.iter().map(|format| make(format.name, format, plain())).collect();
+    all.iter_mut().for_each(|tiny| tiny.is_for_format = true);
     let float = format("F32");
     all.push(make("odd widths and biases", float, odd()));
     all.push(make("windows, norms after, norms on heads, capped scores and logits", format("Q8_0"), capped()));
@@ -66,7 +69,7 @@ fn make(name: &str, format: &'static Format, config: ModelConfig) -> TinyModel {
     let (weights, unused_tensors) = binder.finish();
     assert!(unused_tensors.is_empty(), "{name}: {unused_tensors:?}");
     let model = Model { config: Arc::new(config), graph: Arc::new(graph), weights: Arc::new(weights), unused_tensors };
-    TinyModel { name: name.to_owned(), model }
+    TinyModel { name: name.to_owned(), is_for_format: false, model }
 }
 
 /// Layers and nothing special.
