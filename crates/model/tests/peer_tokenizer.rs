@@ -10,8 +10,23 @@ use duan_model::gguf::GgufFile;
 use duan_model::template::{Part, Prompt};
 use duan_model::tokenizer::Tokenizer;
 
-/// The vocabularies that must be there and pass.
-const REQUIRED: [&str; 3] = ["ggml-vocab-gpt-2.gguf", "ggml-vocab-llama-bpe.gguf", "ggml-vocab-llama-spm.gguf"];
+/// The vocabularies that must be there and pass, `ggml-vocab-NAME.gguf`.
+const REQUIRED: [&str; 14] = [
+    "command-r",
+    "deepseek-coder",
+    "deepseek-llm",
+    "falcon",
+    "gemma-4",
+    "gpt-2",
+    "llama-bpe",
+    "llama-spm",
+    "mpt",
+    "phi-3",
+    "qwen2",
+    "qwen35",
+    "refact",
+    "starcoder",
+];
 
 /// Kinds of tokenizer that are not supported: WordPiece.
 const NOT_SUPPORTED: [&str; 1] = ["ggml-vocab-bert-bge.gguf"];
@@ -53,6 +68,7 @@ fn every_line_of_every_supported_vocabulary_is_equal() {
         .collect();
     vocabularies.sort();
     for required in REQUIRED {
+        let required = format!("ggml-vocab-{required}.gguf");
         assert!(vocabularies.iter().any(|path| name(path) == required), "{required} is not in {}", folder.display());
     }
     let mut failures = Vec::new();

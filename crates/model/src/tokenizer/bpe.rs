@@ -2,7 +2,7 @@
 
 use super::byte_level;
 use super::merge::{Join, Merger, NONE, Symbol};
-use super::pre_tokenizers::PreTokenizer;
+use super::pre_tokenizers::{Form, PreTokenizer};
 use super::split::Splitter;
 use super::vocabulary::{Spelling, TokenKind, Vocabulary};
 use crate::gguf::StringArray;
@@ -13,6 +13,7 @@ pub(super) struct Bpe {
     merges: Merges,
     splitter: Splitter,
     whole_pieces: bool,
+    form: Form,
     smallest: Smallest,
     /// Stands for what no token covers; without it, such bytes are left out.
     unknown: Option<u32>,
@@ -28,7 +29,7 @@ enum Smallest {
 }
 
 impl Bpe {
-    /// From the parts of a file. `spelling` decides what merging starts from.
+    /// From the parts of a file.
     ///
     /// # Errors
     /// A message where a pattern of the row does not compile.
@@ -36,33 +37,47 @@ impl Bpe {
         vocabulary: &Vocabulary,
         merges: Merges,
         row: &PreTokenizer,
-        spelling: Spelling,
         unknown: Option<u32>,
     ) -> Result<Bpe, String> {
-        let smallest = match spelling {
-            Spelling::ByteLevel => {
+        let smallest = match row.form {
+            Form::Bytes => {
                 Smallest::Bytes(Box::new(std::array::from_fn(|byte| vocabulary.find(&[byte as u8]).unwrap_or(NONE))))
             }
-            Spelling::Metaspace => Smallest::Characters(byte_tokens(vocabulary)),
+            Form::Characters | Form::Words => Smallest::Characters(byte_tokens(vocabulary)),
         };
-        Ok(Bpe { merges, splitter: Splitter::new(row)?, whole_pieces: row.whole_pieces, smallest, unknown })
+        Ok(Bpe {
+            merges,
+            splitter: Splitter::new(row)?,
+            whole_pieces: row.whole_pieces,
+            form: row.form,
+            smallest,
+            unknown,
+        })
     }
 
-    /// Appends the tokens of `text`; with [`Spelling::Metaspace`], its spaces are written `▁` already.
+    /// Appends the tokens of `text`, whose spaces are written `▁` already where [`Bpe::escapes_spaces`].
     pub(super) fn encode(&self, vocabulary: &Vocabulary, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
         self.splitter.split(text, |piece| self.encode_piece(vocabulary, piece, merger, ids));
     }
 
     fn encode_piece(&self, vocabulary: &Vocabulary, piece: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
-        // Gemma 4 has tokens for runs of newlines that no merges lead to.
-        let is_whole = self.whole_pieces || !self.is_byte_level() && piece.bytes().all(|byte| byte == b'\n');
+        if self.form == Form::Words && piece.starts_with(char::is_whitespace) {
+            return;
+        }
+        // Some files have tokens for runs of newlines that no merges lead to.
+        let is_whole = self.whole_pieces || self.form == Form::Characters && piece.bytes().all(|byte| byte == b'\n');
         if is_whole && let Some(id) = vocabulary.find(piece.as_bytes()) {
             ids.push(id);
             return;
         }
         merger.clear();
         match &self.smallest {
-            Smallest::Bytes(tokens) => piece.bytes().for_each(|byte| merger.push(1, tokens[byte as usize])),
+            Smallest::Bytes(tokens) => {
+                // A byte that is left out does not keep its neighbours from merging, as in Hugging Face's `tokenizers`.
+                let is_left_out = |token: u32| token == NONE && self.unknown.is_none();
+                let tokens = piece.bytes().map(|byte| tokens[byte as usize]);
+                tokens.filter(|&token| !is_left_out(token)).for_each(|token| merger.push(1, token));
+            }
             Smallest::Characters(_) => {
                 for (start, character) in piece.char_indices() {
                     let bytes = character.len_utf8();
@@ -85,9 +100,9 @@ impl Bpe {
         }
     }
 
-    /// Whether merging starts from bytes, and text needs no escapes.
-    pub(super) fn is_byte_level(&self) -> bool {
-        matches!(self.smallest, Smallest::Bytes(_))
+    /// Whether spaces of the text have to be written `▁`.
+    pub(super) fn escapes_spaces(&self) -> bool {
+        self.form == Form::Characters
     }
 }
 
@@ -107,11 +122,18 @@ pub(super) fn byte_tokens(vocabulary: &Vocabulary) -> Box<[u32; 256]> {
 /// Appends the byte tokens of a character that is no token. Where one of them is missing, the unknown token stands for the
 /// whole character.
 pub(super) fn append_fallback(bytes: &[u8], tokens: &[u32; 256], unknown: Option<u32>, ids: &mut Vec<u32>) {
-    if bytes.iter().all(|&byte| tokens[byte as usize] != NONE) {
-        ids.extend(bytes.iter().map(|&byte| tokens[byte as usize]));
-    } else {
+    if !append_byte_tokens(bytes, tokens, ids) {
         ids.extend(unknown);
     }
+}
+
+/// Appends the byte tokens of a character; nothing, and the result is false, where one of them is missing.
+pub(super) fn append_byte_tokens(bytes: &[u8], tokens: &[u32; 256], ids: &mut Vec<u32>) -> bool {
+    let all_there = bytes.iter().all(|&byte| tokens[byte as usize] != NONE);
+    if all_there {
+        ids.extend(bytes.iter().map(|&byte| tokens[byte as usize]));
+    }
+    all_there
 }
 
 /// Which two tokens join to which, and how early.
@@ -209,7 +231,7 @@ impl MergeParser<'_> {
                     return None;
                 }
             }
-            Spelling::Metaspace => {
+            Spelling::Metaspace | Spelling::Escaped => {
                 self.left.extend_from_slice(left.as_bytes());
                 self.right.extend_from_slice(right.as_bytes());
             }

@@ -1,13 +1,17 @@
 //! Making a tokenizer from the metadata of a GGUF file.
 
 use super::bpe::{Bpe, Merges};
-use super::pre_tokenizers::{self, GEMMA_4, PRE_TOKENIZERS, PreTokenizer};
-use super::special::{Finder, end_of_turn_by_name, miscast_starts_of_turn};
+use super::charsmap::Charsmap;
+use super::normalize::Normalizer;
+use super::pre_tokenizers::{self, Form, PRE_TOKENIZERS, PreTokenizer};
+use super::rwkv::Rwkv;
+use super::special::{Finder, end_of_turn_by_name, miscast_starts_of_turn, strips_right};
 use super::spm::Spm;
+use super::unigram::Unigram;
 use super::vocabulary::{Spelling, TokenKind, Vocabulary};
 use super::{Model, Tokenizer};
 use crate::error::{Error, Result, quoted};
-use crate::gguf::{Metadata, StringArray};
+use crate::gguf::{Array, Metadata, StringArray, Value};
 
 const MODEL: &str = "tokenizer.ggml.model";
 const PRE: &str = "tokenizer.ggml.pre";
@@ -15,6 +19,7 @@ const TOKENS: &str = "tokenizer.ggml.tokens";
 const TYPES: &str = "tokenizer.ggml.token_type";
 const SCORES: &str = "tokenizer.ggml.scores";
 const MERGES: &str = "tokenizer.ggml.merges";
+const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
 
 /// The most tokens that a vocabulary may have. The largest known ones have about 260 thousand.
 const MOST_TOKENS: usize = 1 << 24;
@@ -23,34 +28,62 @@ const MOST_TOKENS: usize = 1 << 24;
 const MOST_MERGES: usize = 1 << 26;
 
 /// The kind of tokenizer that the file names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 enum Kind {
-    /// Byte-level byte-pair encoding, by merges.
-    ByteLevel,
+    /// Byte-pair encoding, by merges, of text that is cut as the row says.
+    Merges(&'static PreTokenizer),
     /// SentencePiece's, by scores.
     Scores,
-    /// Gemma 4: characters, by merges.
-    CharacterMerges,
+    /// SentencePiece's, by probabilities.
+    Unigram,
+    /// RWKV's, by longest match.
+    LongestMatch,
 }
 
 impl Kind {
+    fn read(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<Kind> {
+        match metadata.required(MODEL, metadata.string(MODEL)?)? {
+            "gpt2" => Ok(Kind::Merges(named_pre_tokenizer(metadata, warnings)?)),
+            // These kinds are named after how they cut text, and need no other name.
+            "gemma4" => Ok(Kind::Merges(pre_tokenizer(metadata, "gemma4")?)),
+            "whitespace" => Ok(Kind::Merges(pre_tokenizer(metadata, "whitespace")?)),
+            "llama" => Ok(Kind::Scores),
+            "t5" => Ok(Kind::Unigram),
+            "rwkv" => Ok(Kind::LongestMatch),
+            other => {
+                let expected = "gpt2, llama, t5, gemma4, whitespace or rwkv";
+                Err(Error::key(metadata.file(), MODEL, expected, format!("\"{}\"", quoted(other)))
+                    .with_remedy("this kind of tokenizer is not supported, use another model"))
+            }
+        }
+    }
+
+    fn row(self) -> Option<&'static PreTokenizer> {
+        if let Kind::Merges(row) = self { Some(row) } else { None }
+    }
+
     fn spelling(self) -> Spelling {
         match self {
-            Kind::ByteLevel => Spelling::ByteLevel,
-            Kind::Scores | Kind::CharacterMerges => Spelling::Metaspace,
+            Kind::Merges(row) if row.form == Form::Bytes => Spelling::ByteLevel,
+            Kind::Merges(_) | Kind::Scores | Kind::Unigram => Spelling::Metaspace,
+            Kind::LongestMatch => Spelling::Escaped,
+        }
+    }
+
+    /// Whether texts begin with a begin-of-text token where the file does not say.
+    fn adds_bos(self) -> bool {
+        match self {
+            Kind::Merges(row) => row.adds_bos,
+            Kind::Scores => true,
+            Kind::Unigram | Kind::LongestMatch => false,
         }
     }
 }
 
 pub(super) fn from_gguf(metadata: &Metadata) -> Result<Tokenizer> {
     let mut warnings = Vec::new();
-    let kind = kind(metadata)?;
+    let kind = Kind::read(metadata, &mut warnings)?;
     let texts = tokens(metadata)?;
-    let row = match kind {
-        Kind::ByteLevel => Some(pre_tokenizer(metadata, texts, &mut warnings)?),
-        Kind::CharacterMerges => Some(&GEMMA_4),
-        Kind::Scores => None,
-    };
     let mut kinds = token_kinds(metadata, texts.len(), &mut warnings)?;
     let special = SpecialIds::read(metadata, kind, texts, &mut kinds, &mut warnings)?;
     let end_of_turn = special.end_of_turn(texts, &mut kinds, &mut warnings);
@@ -60,15 +93,12 @@ pub(super) fn from_gguf(metadata: &Metadata) -> Result<Tokenizer> {
     if vocabulary.duplicates > 0 {
         warnings.push(format!("{} tokens have the text of an earlier one and are never used", vocabulary.duplicates));
     }
-    let model = match row {
-        Some(row) => byte_pair(metadata, &vocabulary, row, kind.spelling(), unknown, &mut warnings)?,
-        None => Model::Spm(Spm::new(&vocabulary, &scores(metadata, vocabulary.len())?, unknown)),
-    };
+    let model = model(metadata, &vocabulary, kind, unknown, &mut warnings)?;
     let adds_space_prefix = match kind {
-        Kind::Scores => metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true),
-        _ => false,
+        Kind::Scores | Kind::Unigram => metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true),
+        Kind::Merges(_) | Kind::LongestMatch => false,
     };
-    let adds_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(row.is_none_or(|row| row.adds_bos));
+    let adds_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(kind.adds_bos());
     if adds_bos && special.bos.is_none() {
         warnings.push("texts should begin with a begin-of-text token, and the file names none".to_owned());
     }
@@ -77,7 +107,9 @@ pub(super) fn from_gguf(metadata: &Metadata) -> Result<Tokenizer> {
     Ok(Tokenizer {
         user_defined,
         marked: finder(metadata, &vocabulary, &marked)?,
-        pre_tokenizer: row.map_or("", |row| row.names[0]),
+        pre_tokenizer: kind.row().map_or("", |row| row.names[0]),
+        normalizer: normalizer(metadata, kind)?,
+        strips_right: strips_right(texts),
         vocabulary,
         model,
         bos: special.bos,
@@ -89,14 +121,45 @@ pub(super) fn from_gguf(metadata: &Metadata) -> Result<Tokenizer> {
     })
 }
 
-fn kind(metadata: &Metadata) -> Result<Kind> {
-    match metadata.required(MODEL, metadata.string(MODEL)?)? {
-        "gpt2" => Ok(Kind::ByteLevel),
-        "llama" => Ok(Kind::Scores),
-        "gemma4" => Ok(Kind::CharacterMerges),
-        other => Err(Error::key(metadata.file(), MODEL, "gpt2, llama or gemma4", format!("\"{}\"", quoted(other)))
-            .with_remedy("this kind of tokenizer is not supported, use another model")),
-    }
+/// What is done to text before it is cut: what the row says, or the file where it says something.
+fn normalizer(metadata: &Metadata, kind: Kind) -> Result<Normalizer> {
+    let Some(row) = kind.row() else { return Ok(Normalizer::None) };
+    let lowercase = row.form == Form::Words && metadata.bool("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(false);
+    Ok(if lowercase { Normalizer::Lowercase } else { row.normalizer })
+}
+
+fn model(
+    metadata: &Metadata,
+    vocabulary: &Vocabulary,
+    kind: Kind,
+    unknown: Option<u32>,
+    warnings: &mut Vec<String>,
+) -> Result<Model> {
+    Ok(match kind {
+        Kind::Merges(row) => byte_pair(metadata, vocabulary, row, kind.spelling(), unknown, warnings)?,
+        Kind::Scores => Model::Spm(Spm::new(vocabulary, &scores(metadata, vocabulary.len())?, unknown)),
+        Kind::LongestMatch => Model::Rwkv(Rwkv::new(vocabulary, unknown)),
+        Kind::Unigram => {
+            let removes_extra_spaces = metadata.bool("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false);
+            let scores = scores(metadata, vocabulary.len())?;
+            Model::Unigram(Unigram::new(vocabulary, &scores, unknown, charsmap(metadata)?, removes_extra_spaces))
+        }
+    })
+}
+
+fn charsmap(metadata: &Metadata) -> Result<Option<Charsmap>> {
+    let charsmap = match metadata.get(CHARSMAP) {
+        None => return Ok(None),
+        Some(Value::Array(Array::U8(bytes))) => Charsmap::new(bytes),
+        Some(Value::Array(Array::I8(bytes))) => {
+            Charsmap::new(&bytes.iter().map(|byte| byte.cast_unsigned()).collect::<Vec<u8>>())
+        }
+        Some(other) => Err(other.type_name().to_owned()),
+    };
+    charsmap.map(Some).map_err(|found| {
+        Error::key(metadata.file(), CHARSMAP, "bytes of SentencePiece's precompiled rules", found)
+            .with_remedy("the file was made wrongly, get it from another source")
+    })
 }
 
 fn tokens(metadata: &Metadata) -> Result<&StringArray> {
@@ -156,7 +219,7 @@ fn byte_pair(
     if left_out > 0 {
         warnings.push(format!("{left_out} of {} merges name no token and are left out", list.len()));
     }
-    let bpe = Bpe::new(vocabulary, merges, row, spelling, unknown)
+    let bpe = Bpe::new(vocabulary, merges, row, unknown)
         .map_err(|message| Error::unsupported(metadata.file(), message, "this is a fault of duan, please report it"))?;
     Ok(Model::Bpe(bpe))
 }
@@ -167,14 +230,11 @@ fn finder(metadata: &Metadata, vocabulary: &Vocabulary, kinds: &[TokenKind]) -> 
     })
 }
 
-fn pre_tokenizer(
-    metadata: &Metadata,
-    texts: &StringArray,
-    warnings: &mut Vec<String>,
-) -> Result<&'static PreTokenizer> {
+/// The row of the name in the file.
+fn named_pre_tokenizer(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<&'static PreTokenizer> {
     let name = match metadata.string(PRE)? {
         Some(name) => name,
-        None if is_llama_3(texts) => {
+        None if is_llama_3(tokens(metadata)?) => {
             warnings.push(format!("`{PRE}` is missing: taken as llama-bpe, because the tokens are those of Llama 3"));
             "llama-bpe"
         }
@@ -184,6 +244,10 @@ fn pre_tokenizer(
             ));
         }
     };
+    pre_tokenizer(metadata, name)
+}
+
+fn pre_tokenizer(metadata: &Metadata, name: &str) -> Result<&'static PreTokenizer> {
     pre_tokenizers::by_name(name).ok_or_else(|| {
         let known: Vec<&str> = PRE_TOKENIZERS.iter().map(|row| row.names[0]).collect();
         let expected = format!("a known pre-tokenizer ({}, ...)", known.join(", "));
@@ -232,7 +296,7 @@ impl SpecialIds {
                 }
                 // SentencePiece's own places, where the file leaves them out and the token has the usual name.
                 None => Ok(usual
-                    .filter(|&(id, text)| kind == Kind::Scores && texts.get(id as usize) == Some(text))
+                    .filter(|&(id, text)| matches!(kind, Kind::Scores) && texts.get(id as usize) == Some(text))
                     .map(|(id, _)| id)),
             }
         };

@@ -1,8 +1,9 @@
 //! Text to tokens and back, from the vocabulary in a GGUF file.
 //!
-//! Two kinds are known: byte-pair encoding by a list of merges (`tokenizer.ggml.model` is `gpt2`: GPT-2, Llama 3, Qwen,
-//! SmolLM2, ...), and SentencePiece's encoding by scores (`llama`: Llama 2, Mistral, Gemma, ...). This is code of our own,
-//! because vocabularies come as GGUF has them, without a `tokenizer.json`, and because both loops here take linear time
+//! Four kinds are known: byte-pair encoding by a list of merges (`tokenizer.ggml.model` is `gpt2`, `gemma4` or `whitespace`:
+//! GPT-2, Llama 3, Qwen, SmolLM2, ...), SentencePiece's encoding by scores (`llama`: Llama 2, Mistral, Gemma, ...), its
+//! encoding by probabilities (`t5`: T5, XLM-RoBERTa, ...), and RWKV's by longest match (`rwkv`). This is code of our own,
+//! because vocabularies come as GGUF has them, without a `tokenizer.json`, and because all loops here take linear time
 //! (up to the logarithm of a heap) for any text.
 //!
 //! Text never becomes a control token. Only [`Tokenizer::encode_prompt`] makes control tokens, and only from parts of the
@@ -13,16 +14,21 @@
 
 mod bpe;
 mod byte_level;
+mod charsmap;
 mod decode;
 mod load;
 mod merge;
+mod normalize;
 mod pre_tokenizers;
+mod prefixes;
 mod prompt;
+mod rwkv;
 mod special;
 mod split;
 mod spm;
 #[cfg(test)]
 mod tests;
+mod unigram;
 mod vocabulary;
 
 use std::borrow::Cow;
@@ -34,8 +40,11 @@ use crate::error::Result;
 use crate::gguf::Metadata;
 use bpe::Bpe;
 use merge::Merger;
+use normalize::Normalizer;
+use rwkv::Rwkv;
 use special::Finder;
 use spm::Spm;
+use unigram::Unigram;
 use vocabulary::{METASPACE, Vocabulary};
 
 /// The tokenizer of a model.
@@ -49,10 +58,13 @@ pub struct Tokenizer {
     marked: Finder,
     /// Name of the row that cuts text; empty where none does.
     pre_tokenizer: &'static str,
+    normalizer: Normalizer,
     bos: Option<u32>,
     eos: Option<u32>,
     adds_bos: bool,
     adds_space_prefix: bool,
+    /// Tokens that swallow the white space after them, ascending.
+    strips_right: Vec<u32>,
     end_of_turn: Vec<u32>,
     warnings: Vec<String>,
 }
@@ -61,6 +73,8 @@ pub struct Tokenizer {
 enum Model {
     Bpe(Bpe),
     Spm(Spm),
+    Unigram(Unigram),
+    Rwkv(Rwkv),
 }
 
 /// Text is merged in stretches of at most this many bytes, so that positions fit 32 bits.
@@ -89,13 +103,25 @@ impl Tokenizer {
         for found in self.user_defined.find(text) {
             self.append_plain(&text[done..found.start], merger, ids);
             ids.push(found.id);
-            done = found.end;
+            done = self.end_of_token(text, found.id, found.end);
         }
         self.append_plain(&text[done..], merger, ids);
     }
 
+    /// Where text goes on after a token that ends at `end`: behind the white space that the token swallows, where it does.
+    fn end_of_token(&self, text: &str, id: u32, end: usize) -> usize {
+        let rest = &text[end..];
+        if self.strips_right(id) { end + (rest.len() - rest.trim_start().len()) } else { end }
+    }
+
+    fn strips_right(&self, id: u32) -> bool {
+        self.strips_right.binary_search(&id).is_ok()
+    }
+
     /// Encodes text without user-defined tokens in it.
-    fn append_plain(&self, mut text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
+    fn append_plain(&self, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
+        let normalized = self.normalizer.apply(text);
+        let mut text = &*normalized;
         let mut prefix = if self.adds_space_prefix { METASPACE } else { "" };
         while !text.is_empty() {
             let (stretch, rest) = text.split_at(text.floor_char_boundary(LONGEST_STRETCH_BYTES));
@@ -105,15 +131,19 @@ impl Tokenizer {
         }
     }
 
-    /// Encodes text by merging alone; `prefix` goes in front where the vocabulary is one by scores.
+    /// Encodes normalized text by merging alone; `prefix` goes in front where the vocabulary is SentencePiece's.
     fn append_merged(&self, prefix: &str, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
         match &self.model {
-            Model::Bpe(bpe) if bpe.is_byte_level() => bpe.encode(&self.vocabulary, text, merger, ids),
-            Model::Bpe(bpe) => bpe.encode(&self.vocabulary, &text.replace(' ', METASPACE), merger, ids),
+            Model::Bpe(bpe) if bpe.escapes_spaces() => {
+                bpe.encode(&self.vocabulary, &text.replace(' ', METASPACE), merger, ids);
+            }
+            Model::Bpe(bpe) => bpe.encode(&self.vocabulary, text, merger, ids),
             Model::Spm(spm) => {
                 let escaped = format!("{prefix}{}", text.replace(' ', METASPACE));
                 spm.encode(&self.vocabulary, &escaped, merger, ids);
             }
+            Model::Unigram(unigram) => unigram.encode(&self.vocabulary, prefix, text, merger, ids),
+            Model::Rwkv(rwkv) => rwkv.encode(&self.vocabulary, text, merger, ids),
         }
     }
 

@@ -2,23 +2,44 @@
 //!
 //! The names are those that converters write as `tokenizer.ggml.pre`; the patterns are those of the models' own
 //! `tokenizer.json` files. A model whose name is missing here is refused, because a wrong cut gives worse answers and no
-//! other sign. To add one, add a row (or a name to a row).
+//! other sign. To add one, add a row (or a name to a row), and a row to `scripts/ids.py`, which compares it with Hugging
+//! Face's `tokenizers`.
+//!
+//! GGUF does not say whether a tokenizer composes letters and marks (NFC). The rows say so where the model's own tokenizer is
+//! known to: Qwen 2, Command R, GPT-NeoX and what was made from them, Stable LM 2 and Hunyuan.
+
+use super::normalize::Normalizer;
 
 /// A row: how text is cut, and what comes with it.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct PreTokenizer {
     /// Names in `tokenizer.ggml.pre`; the first is the one that messages show.
     pub(super) names: &'static [&'static str],
     /// Patterns, applied one after the other to the pieces of the step before. A match is a piece, and so is what stands
     /// between two matches.
     ///
-    /// The syntax is that of the `regex` crate, whose time is linear in the text, and one thing more: a pattern may end in
-    /// `|\s+(?!\S)` or `|\s+(?!\S)|\s+`, see [`super::split`].
+    /// The syntax is that of the `regex` crate, whose time is linear in the text, and of what looks around a match only
+    /// what [`super::split`] knows: the ends of patterns for white space, and groups of three digits.
     pub(super) steps: &'static [&'static str],
+    /// What happens to text before it is cut.
+    pub(super) normalizer: Normalizer,
+    /// What merging starts from.
+    pub(super) form: Form,
     /// Whether a piece that is a token is taken as it is, whatever its merges (`ignore_merges` in `tokenizer.json`).
     pub(super) whole_pieces: bool,
     /// Whether a begin-of-text token belongs in front where the file does not say.
     pub(super) adds_bos: bool,
+}
+
+/// What merging starts from, and how the vocabulary writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Form {
+    /// Bytes, in GPT-2's alphabet.
+    Bytes,
+    /// Characters, with `▁` for a space; what is no token falls back to the tokens of its bytes.
+    Characters,
+    /// Characters of words; the white space between them is lost.
+    Words,
 }
 
 /// The row that knows `name`.
@@ -27,11 +48,25 @@ pub(super) fn by_name(name: &str) -> Option<&'static PreTokenizer> {
 }
 
 const fn row(names: &'static [&'static str], steps: &'static [&'static str]) -> PreTokenizer {
-    PreTokenizer { names, steps, whole_pieces: false, adds_bos: false }
+    PreTokenizer { names, steps, normalizer: Normalizer::None, form: Form::Bytes, whole_pieces: false, adds_bos: false }
 }
 
-const fn row_of_whole_pieces(names: &'static [&'static str], steps: &'static [&'static str]) -> PreTokenizer {
-    PreTokenizer { names, steps, whole_pieces: true, adds_bos: false }
+impl PreTokenizer {
+    const fn nfc(self) -> PreTokenizer {
+        PreTokenizer { normalizer: Normalizer::Nfc, ..self }
+    }
+
+    const fn form(self, form: Form) -> PreTokenizer {
+        PreTokenizer { form, ..self }
+    }
+
+    const fn whole_pieces(self) -> PreTokenizer {
+        PreTokenizer { whole_pieces: true, ..self }
+    }
+
+    const fn adds_bos(self) -> PreTokenizer {
+        PreTokenizer { adds_bos: true, ..self }
+    }
 }
 
 /// GPT-2: contractions, then letters, digits or other marks, each with one space in front.
@@ -50,6 +85,9 @@ const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p
 const QWEN_2: &str =
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
+/// As [`LLAMA_3`], with white space in runs of powers of two.
+const JAIS_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}";
+
 /// GPT-4o (o200k): words split where small letters are followed by capitals.
 const GPT_4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
@@ -65,14 +103,18 @@ const BLOOM: &str = r" ?[^(\s|.,!?…。，、।۔،)]+";
 /// Letters of scripts with two cases, as DeepSeek LLM lists them.
 const DEEPSEEK_LLM_LETTERS: &str = r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅὐ-ὗὙὛὝὟ-ώᾀ-ᾴᾶ-ᾼιῂ-ῄῆ-ῌῐ-ΐῖ-Ίῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤΩℨK-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃]+";
 
+/// Lines, for vocabularies that merge over white space: no merge crosses the border of a run of newlines.
+const LINES: &str = r"[^\n]+|[\n]+";
+
+/// Arcee's Trinity: scripts that write without spaces.
+const SCRIPTS_WITHOUT_SPACES: &str = r"[\u{4e00}-\u{9fff}\u{3400}-\u{4dbf}\u{f900}-\u{faff}\u{3040}-\u{30ff}\u{ff65}-\u{ff9f}\u{2f00}-\u{2fdf}\u{e40}-\u{eff}\u{1780}-\u{17ff}\u{1000}-\u{109f}\u{aa60}-\u{aa7f}\u{a9e0}-\u{a9ff}\u{ac00}-\u{d7af}\u{1100}-\u{11ff}]+";
+
 /// All rows.
 pub(super) static PRE_TOKENIZERS: &[PreTokenizer] = &[
     row(
         &[
             "gpt-2",
             "phi-2",
-            "mpt",
-            "olmo",
             "jais",
             "trillion",
             "granite-docling",
@@ -80,39 +122,52 @@ pub(super) static PRE_TOKENIZERS: &[PreTokenizer] = &[
             "a.x-4.0",
             "mellum",
             "exaone4",
+            "modern-bert",
+            "roberta-bpe",
+            "jina-v1-en",
+            "jina-v2-code",
+            "jina-v2-de",
+            "jina-v2-es",
+            "jina-de",
+            "jina-es",
         ],
         &[GPT_2],
     ),
+    // GPT-NeoX-20B's tokenizer and those made from it.
+    row(&["mpt", "olmo"], &[GPT_2]).nfc(),
     row(
-        &["smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b", "mellum2"],
+        &["smollm", "starcoder", "refact", "codeshell", "exaone", "minerva-7b", "mellum2"],
         &[DIGIT, GPT_2],
     ),
-    PreTokenizer {
-        names: &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"],
-        steps: &[LLAMA_3],
-        whole_pieces: true,
-        adds_bos: true,
-    },
-    row(&["dbrx", "smaug-bpe", "chatglm-bpe"], &[LLAMA_3]),
-    row_of_whole_pieces(&["glm4", "glm5"], &[LLAMA_3]),
+    row(&["command-r"], &[DIGIT, GPT_2]).nfc(),
     row(
-        &["qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open", "megrez", "kormo", "f2llmv2", "grok-2"],
-        &[QWEN_2],
-    ),
+        &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2", "jina-v5-nano"],
+        &[LLAMA_3],
+    )
+    .whole_pieces()
+    .adds_bos(),
+    row(&["dbrx", "smaug-bpe", "chatglm-bpe"], &[LLAMA_3]),
+    row(&["glm4", "glm5"], &[LLAMA_3]).whole_pieces(),
+    row(&["jais-2"], &[JAIS_2]),
+    row(&["qwen2", "deepseek-r1-qwen", "f2llmv2", "stablelm2", "hunyuan"], &[QWEN_2]).nfc(),
+    row(&["solar-open", "megrez", "kormo", "grok-2"], &[QWEN_2]),
+    // Not normalized, as the lines that are published for this name have it; the model's own tokenizer composes letters and
+    // marks.
     row(
         &["qwen35"],
         &[
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
     ),
-    row(&["laguna"], &[r"[^\n]+|[\n]+", QWEN_2]),
-    row_of_whole_pieces(
+    row(&["laguna"], &[LINES, QWEN_2]),
+    row(
         &["minicpm5"],
         &[
             THREE_DIGITS,
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}+| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
-    ),
+    )
+    .whole_pieces(),
     row(&["ufakzeka"], &[r"[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]),
     row(
         &["seed-coder"],
@@ -131,27 +186,30 @@ pub(super) static PRE_TOKENIZERS: &[PreTokenizer] = &[
         ],
     ),
     row(&["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"], &[GPT_4O]),
-    PreTokenizer {
-        names: &["tekken"],
-        steps: &[
+    row(&["granite-embed-multi-97m"], &[GPT_4O]).whole_pieces(),
+    row(&["tiny_aya", "cohere2moe"], &[r"\d{1,3}(?=(?:\d{3})*\b)", GPT_4O]).nfc(),
+    row(
+        &["tekken"],
+        &[
             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
-        whole_pieces: true,
-        adds_bos: true,
-    },
+    )
+    .whole_pieces()
+    .adds_bos(),
     row(
         &["kimi-k2"],
         &[
             r"[\p{Han}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^\p{Han}]]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
     ),
-    row_of_whole_pieces(
+    row(
         &["youtu"],
         &[
             r"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥\u{3040}-ゟ゠-ヿ]+",
             r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
-    ),
+    )
+    .whole_pieces(),
     row(
         &["deepseek-llm"],
         &[
@@ -174,21 +232,21 @@ pub(super) static PRE_TOKENIZERS: &[PreTokenizer] = &[
             DIGIT,
         ],
     ),
+    row(&["afmoe"], &[r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", SCRIPTS_WITHOUT_SPACES, DEEPSEEK_V3]),
+    row(&["superbpe"], &[r"\p{N}+", r"(?=(\d{3})+(?!\d))"]),
     row(&["falcon"], &[r"[\p{P}$+<=>^~|`]+", GPT_2, "[0-9][0-9][0-9]"]),
     row(&["default"], &[r"[\p{P}$+<=>^~|]+", GPT_2, r"\p{N}+", "[0-9][0-9][0-9]"]),
     row(&["bloom", "poro-chat", "gpt3-finnish"], &[BLOOM]),
     row(&["viking"], &[BLOOM, DIGIT]),
-    PreTokenizer {
-        names: &["chameleon"],
-        steps: &["<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", r"[\t\n]|    |  ", DIGIT, r"[\p{P}!-/:-@\[-`{-~]", GPT_2],
-        whole_pieces: false,
-        adds_bos: true,
-    },
+    row(
+        &["chameleon"],
+        &["<sentinel:[0-9]+>", "IMGIMG[A-I]{1,4}Z", r"[\t\n]|    |  ", DIGIT, r"[\p{P}!-/:-@\[-`{-~]", GPT_2],
+    )
+    .adds_bos(),
+    row(&["gemma4", "granite-embed-multi-311m"], &[LINES]).form(Form::Characters).adds_bos(),
+    row(&["sarvam-moe"], &[LINES]).form(Form::Characters),
+    row(&["whitespace"], &[r"\S+"]).form(Form::Words),
 ];
-
-/// The row for Gemma 4 (`tokenizer.ggml.model` is `gemma4`): text is merged over whole lines.
-pub(super) static GEMMA_4: PreTokenizer =
-    PreTokenizer { names: &["gemma4"], steps: &[r"[^\n]+|[\n]+"], whole_pieces: false, adds_bos: true };
 
 #[cfg(test)]
 mod tests {

@@ -26,12 +26,12 @@ impl Tokenizer {
             structure: Structure { vocabulary: &self.vocabulary, prompt, known: HashMap::new() },
             merger: Merger::default(),
             ids: Vec::new(),
+            text: String::new(),
         };
-        let mut text = String::new();
         for part in &prompt.parts {
             let part = match part {
                 Part::Content(content) => {
-                    text.push_str(content);
+                    encoder.text.push_str(content);
                     continue;
                 }
                 Part::Template(part) => part,
@@ -39,16 +39,14 @@ impl Tokenizer {
             let mut done = 0;
             for found in self.marked.find(part) {
                 if encoder.structure.holds(found.id) {
-                    text.push_str(&part[done..found.start]);
-                    encoder.append_text(&text);
-                    text.clear();
-                    encoder.ids.push(found.id);
+                    encoder.text.push_str(&part[done..found.start]);
+                    encoder.append_structure(found.id);
                     done = found.end;
                 }
             }
-            text.push_str(&part[done..]);
+            encoder.text.push_str(&part[done..]);
         }
-        encoder.append_text(&text);
+        encoder.encode_text();
         let mut ids = encoder.ids;
         if let Some(bos) = self.bos.filter(|&bos| self.adds_bos && ids.first() != Some(&bos)) {
             ids.insert(0, bos);
@@ -63,9 +61,22 @@ struct Encoder<'p> {
     structure: Structure<'p>,
     merger: Merger,
     ids: Vec<u32>,
+    /// Text since the last structure, which is not encoded yet.
+    text: String,
 }
 
 impl Encoder<'_> {
+    fn append_structure(&mut self, id: u32) {
+        self.encode_text();
+        self.ids.push(id);
+    }
+
+    fn encode_text(&mut self) {
+        let text = std::mem::take(&mut self.text);
+        let swallows = self.ids.last().is_some_and(|&id| self.tokenizer.strips_right(id));
+        self.append_text(if swallows { text.trim_start() } else { &text });
+    }
+
     /// Encodes text between structure, in which user-defined tokens are matched that are no structure.
     fn append_text(&mut self, text: &str) {
         // Where plain text begins that is not encoded yet, and where the search goes on.
@@ -79,21 +90,28 @@ impl Encoder<'_> {
             }
             self.append_plain(&text[done..start]);
             self.ids.push(id);
-            (done, from) = (end, end);
+            done = self.tokenizer.end_of_token(text, id, end);
+            from = done;
         }
         self.append_plain(&text[done..]);
+    }
+
+    /// Whether a token is structure that merging may lead to. Control tokens it never leads to, and the unknown token stands
+    /// for what has no other.
+    fn is_marker(&mut self, id: u32) -> bool {
+        self.tokenizer.vocabulary.kind(id) == TokenKind::UserDefined && self.structure.holds(id)
     }
 
     /// Encodes text without user-defined tokens in it, or with the text of some that are structure.
     fn append_plain(&mut self, text: &str) {
         let before = self.ids.len();
         self.tokenizer.append_plain(text, &mut self.merger, &mut self.ids);
-        if !self.ids[before..].iter().any(|&id| self.structure.holds(id)) {
+        if (before..self.ids.len()).all(|place| !self.is_marker(self.ids[place])) {
             return;
         }
         // Merging leads to structure; its characters one by one do not.
         for id in self.ids.split_off(before) {
-            if !self.structure.holds(id) {
+            if !self.is_marker(id) {
                 self.ids.push(id);
                 continue;
             }

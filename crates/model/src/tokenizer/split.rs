@@ -1,18 +1,44 @@
 //! Cutting text into pieces by the patterns of a pre-tokenizer, in time linear in the text.
 //!
-//! Patterns in GPT-2's style end in `\s+(?!\S)|\s+`: a run of white space in front of a word leaves its last character to
-//! the word. Automata of linear time have no lookahead, so that the end is taken off such a pattern, `\s+` is tried after all
-//! other alternatives, and a match of it that is followed by more text gives its last character back where it has two or
-//! more. This is the same: white space that `\s+` matches is followed by the end of the text or by something else than
-//! white space, and in the second case the lookahead backs off by one character.
+//! Automata of linear time cannot look around. What patterns of models look around for is little, and stands here as code:
+//!
+//! - Patterns in GPT-2's style end in `\s+(?!\S)|\s+`: a run of white space in front of a word leaves its last character to
+//!   the word. The end is taken off such a pattern, `\s+` is tried after all other alternatives, and a match of it that is
+//!   followed by more text gives its last character back where it has two or more. This is the same: white space that `\s+`
+//!   matches is followed by the end of the text or by something else than white space, and in the second case the lookahead
+//!   backs off by one character.
+//! - Jais 2 ends in the same with lengths: what may be taken of a run goes in steps of 512, 256, ..., 4 and 2 characters.
+//!   Nothing else matches inside of the run, because all that could would have matched where the run begins.
+//! - Digits in groups of three counted from the right are cut by their number.
 
 use regex_automata::meta::Regex;
-use regex_automata::{Input, PatternID};
+use regex_automata::{Anchored, Input, PatternID};
 
 use super::pre_tokenizers::PreTokenizer;
 
-/// The ends that are taken off a pattern; both mean the same here, since what no alternative matches is a piece anyway.
-const LOOKAHEAD_ENDS: [&str; 2] = [r"|\s+(?!\S)|\s+", r"|\s+(?!\S)"];
+/// Ends that are taken off a pattern, and what is done in their place. What no alternative matches is a piece anyway, so
+/// that the second means the same as the first.
+const WHITE_SPACE_ENDS: [(&str, WhiteSpace); 3] = [
+    (r"|\s+(?!\S)|\s+", WhiteSpace::LeavesLast),
+    (r"|\s+(?!\S)", WhiteSpace::LeavesLast),
+    (
+        r"|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)|\s{1,2}(?!\S)|\s{1}",
+        WhiteSpace::Steps,
+    ),
+];
+
+/// Patterns for groups of three digits, counted from the right.
+const DIGIT_GROUPS: [(&str, Groups); 3] = [
+    // Where digits and a word touch (`123abc`), nothing is cut.
+    (r"\d{1,3}(?=(?:\d{3})*\b)", Groups { run: r"\d+", before_no_word: true, first_is_apart: true }),
+    (r"\p{N}{1,3}(?=(?:\p{N}{3})*(?!\p{N}))", Groups { run: r"\p{N}+", before_no_word: false, first_is_apart: true }),
+    // Matches nothing, in front of each whole group: the digits before the first one stay with what is left of them.
+    (r"(?=(\d{3})+(?!\d))", Groups { run: r"\d+", before_no_word: false, first_is_apart: false }),
+];
+
+/// A character of a word, as Oniguruma means it in `\b`, with which such models were made: unlike `\w` of the `regex` crate,
+/// it has the digits above the line and the fractions of Latin-1, and not the two joiners.
+const WORD: &str = r"[[\w²³¹¼½¾]--[\u{200c}\u{200d}]]";
 
 /// The compiled patterns of a pre-tokenizer.
 #[derive(Debug)]
@@ -21,10 +47,31 @@ pub(super) struct Splitter {
 }
 
 #[derive(Debug)]
-struct Step {
-    regex: Regex,
-    /// Whether white space gives its last character to what follows: pattern 1 of `regex` is then `\s+`.
-    gives_back: bool,
+enum Step {
+    /// Matches of a pattern. With an end for white space, pattern 1 of the two is `\s+`.
+    Pattern(Regex, Option<WhiteSpace>),
+    /// Groups of three in the matches of `run`; `word` is a character of a word.
+    Digits { run: Regex, word: Regex, groups: Groups },
+}
+
+/// What a run of white space becomes that no other alternative takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WhiteSpace {
+    /// One piece, but for the last character, which is left to what follows.
+    LeavesLast,
+    /// As that, in pieces of powers of two.
+    Steps,
+}
+
+/// How digits are grouped.
+#[derive(Debug, Clone, Copy)]
+struct Groups {
+    /// Pattern of the digits.
+    run: &'static str,
+    /// Whether only digits are cut that are not followed by a character of a word.
+    before_no_word: bool,
+    /// Whether digits that make no whole group are pieces of their own, and the run is cut from what is around it.
+    first_is_apart: bool,
 }
 
 impl Splitter {
@@ -50,52 +97,119 @@ fn apply<'t>(steps: &[Step], text: &'t str, piece: &mut dyn FnMut(&'t str)) {
 
 impl Step {
     fn new(pattern: &str) -> Result<Step, String> {
-        let others = LOOKAHEAD_ENDS.iter().find_map(|end| pattern.strip_suffix(end));
-        let compiled = match others {
-            Some(others) => Regex::new_many(&[others, r"\s+"]),
-            None => Regex::new(pattern),
-        };
-        let regex = compiled.map_err(|error| format!("pattern `{pattern}`: {error}"))?;
-        Ok(Step { regex, gives_back: others.is_some() })
+        let compile =
+            |patterns: &[&str]| Regex::new_many(patterns).map_err(|error| format!("pattern `{pattern}`: {error}"));
+        if let Some(&(_, groups)) = DIGIT_GROUPS.iter().find(|known| known.0 == pattern) {
+            return Ok(Step::Digits { run: compile(&[groups.run])?, word: compile(&[WORD])?, groups });
+        }
+        let end =
+            WHITE_SPACE_ENDS.iter().find_map(|&(end, white_space)| Some((pattern.strip_suffix(end)?, white_space)));
+        match end {
+            Some((others, white_space)) => Ok(Step::Pattern(compile(&[others, r"\s+"])?, Some(white_space))),
+            None => Ok(Step::Pattern(compile(&[pattern])?, None)),
+        }
     }
 
     fn split<'t>(&self, text: &'t str, part: &mut dyn FnMut(&'t str)) {
-        let mut cut = |start: usize, end: usize| {
-            if start < end {
-                part(&text[start..end]);
-            }
-        };
-        // Everything before `done` was given out; the search goes on from there.
-        let mut done = 0;
-        let mut input = Input::new(text);
-        while done < text.len() {
-            input.set_start(done);
-            let Some(found) = self.regex.search(&input) else { break };
-            let mut end = found.end();
-            if self.gives_back && found.pattern() == PatternID::must(1) && end < text.len() {
-                end = without_last_character(text, found.start(), end);
-            }
-            if end == found.start() {
-                // No pattern here matches nothing; were one to, the search must still go on.
-                break;
-            }
-            cut(done, found.start());
-            cut(found.start(), end);
-            done = end;
+        let mut cuts = Cuts { text, done: 0, part };
+        match self {
+            Step::Pattern(regex, white_space) => split_by_pattern(regex, *white_space, &mut cuts),
+            Step::Digits { run, word, groups } => split_digits(run, word, *groups, &mut cuts),
         }
-        cut(done, text.len());
+        cuts.cut(text.len());
     }
 }
 
-/// `end` moved one character to the left, unless that would leave nothing from `start` on.
-fn without_last_character(text: &str, start: usize, end: usize) -> usize {
-    let last = text[start..end].char_indices().next_back().map_or(0, |(index, _)| index);
-    if last == 0 { end } else { start + last }
+/// A text that is being cut from left to right.
+struct Cuts<'t, 'p> {
+    text: &'t str,
+    /// Everything before was given out.
+    done: usize,
+    part: &'p mut dyn FnMut(&'t str),
+}
+
+impl Cuts<'_, '_> {
+    /// Gives out what stands before `end` and was not given out yet.
+    fn cut(&mut self, end: usize) {
+        if self.done < end {
+            (self.part)(&self.text[self.done..end]);
+            self.done = end;
+        }
+    }
+}
+
+fn split_by_pattern(regex: &Regex, white_space: Option<WhiteSpace>, cuts: &mut Cuts) {
+    let text = cuts.text;
+    let mut input = Input::new(text);
+    while cuts.done < text.len() {
+        input.set_start(cuts.done);
+        let Some(found) = regex.search(&input) else { break };
+        let (start, end) = (found.start(), found.end());
+        if start == end {
+            // No pattern here matches nothing; were one to, the search must still go on.
+            break;
+        }
+        cuts.cut(start);
+        match white_space {
+            Some(white_space) if found.pattern() == PatternID::must(1) => {
+                // What may be taken: all, or all but the last character where more text follows. A single one is taken.
+                let last = last_character(text, start, end);
+                let usable = if end == text.len() || last == start { end } else { last };
+                if white_space == WhiteSpace::Steps {
+                    cut_by_steps(cuts, usable);
+                }
+                cuts.cut(usable);
+            }
+            _ => cuts.cut(end),
+        }
+    }
+}
+
+/// Where the last character of `text[start..end]` begins.
+fn last_character(text: &str, start: usize, end: usize) -> usize {
+    text[start..end].char_indices().next_back().map_or(start, |(index, _)| start + index)
+}
+
+/// Cuts the characters before `end` in pieces of 512 as long as there are as many, then 256, and so on down to 4 and 2.
+fn cut_by_steps(cuts: &mut Cuts, end: usize) {
+    let text = &cuts.text[cuts.done..end];
+    let mut left = text.chars().count();
+    for character in [512, 256, 128, 64, 32, 16, 8, 4, 2] {
+        while left >= character {
+            let rest = &cuts.text[cuts.done..end];
+            let bytes = rest.char_indices().nth(character).map_or(rest.len(), |(index, _)| index);
+            cuts.cut(cuts.done + bytes);
+            left -= character;
+        }
+    }
+}
+
+fn split_digits(run: &Regex, word: &Regex, groups: Groups, cuts: &mut Cuts) {
+    let text = cuts.text;
+    let mut from = 0;
+    while let Some(found) = run.search(&Input::new(text).range(from..)) {
+        from = found.end();
+        let next = Input::new(text).range(from..text.ceil_char_boundary(from + 1)).anchored(Anchored::Yes);
+        if groups.before_no_word && word.is_match(next) {
+            continue;
+        }
+        let digits = &text[found.range()];
+        let count = digits.chars().count();
+        for (index, (start, _)) in digits.char_indices().enumerate() {
+            let begins_group = (count - index).is_multiple_of(3);
+            if begins_group || index == 0 && groups.first_is_apart {
+                cuts.cut(found.start() + start);
+            }
+        }
+        if groups.first_is_apart {
+            cuts.cut(from);
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::pre_tokenizers::{GEMMA_4, PRE_TOKENIZERS, by_name};
+    use super::super::pre_tokenizers::{PRE_TOKENIZERS, by_name};
     use super::*;
 
     fn pieces(name: &str, text: &str) -> Vec<String> {
@@ -130,6 +244,32 @@ mod tests {
     }
 
     #[test]
+    fn digits_are_grouped_from_the_right() {
+        assert_eq!(pieces("tiny_aya", "1234567 12"), ["1", "234", "567", " ", "12"]);
+        assert_eq!(pieces("tiny_aya", "12345abc"), ["123", "45", "abc"], "no border of a word: cut from the left");
+        assert_eq!(pieces("tiny_aya", "ab1234"), ["ab", "1", "234"]);
+        assert_eq!(pieces("tiny_aya", "1234½"), ["123", "4½"], "a fraction belongs to the word");
+        assert_eq!(pieces("tiny_aya", "1234\u{200d}"), ["1", "234", "\u{200d}"]);
+        assert_eq!(pieces("afmoe", "x12345y"), ["x", "12", "345", "y"]);
+        assert_eq!(pieces("superbpe", "a b12345 12"), ["a b", "12", "345", " ", "12"]);
+        assert_eq!(pieces("superbpe", "²12345²"), ["²12", "345²"], "only the groups begin a piece");
+        assert_eq!(pieces("superbpe", "123456"), ["123", "456"]);
+    }
+
+    #[test]
+    fn white_space_of_jais_goes_in_powers_of_two() {
+        let lengths = |spaces: usize, end: &str| -> Vec<usize> {
+            pieces("jais-2", &format!("a{}{end}", " ".repeat(spaces)))[1..].iter().map(String::len).collect()
+        };
+        assert_eq!(lengths(7, ""), [4, 2, 1]);
+        assert_eq!(lengths(7, "b"), [4, 2, 2], "the last one goes to the word");
+        assert_eq!(lengths(1, "b"), [2]);
+        assert_eq!(lengths(1, "1"), [1, 1]);
+        assert_eq!(lengths(1300, "1"), [512, 512, 256, 16, 2, 1, 1, 1]);
+        assert_eq!(pieces("jais-2", "a \u{3000} \u{3000}\u{3000}1"), ["a", " \u{3000} \u{3000}", "\u{3000}", "1"]);
+    }
+
+    #[test]
     fn pieces_of_every_row_are_the_text() {
         let texts = [
             "",
@@ -138,7 +278,7 @@ mod tests {
             "\u{85}\u{a0} e\u{301} 각 각 한국어 日本語 ไทย العربية \u{200d}👩‍👩‍👧 \u{10ffff}",
             "<sentinel:1>IMGIMGABZ    a  b",
         ];
-        for row in PRE_TOKENIZERS.iter().chain([&GEMMA_4]) {
+        for row in PRE_TOKENIZERS {
             let splitter = Splitter::new(row).unwrap();
             for text in texts {
                 let mut joined = String::new();

@@ -48,6 +48,8 @@ pub(super) enum Spelling {
     ByteLevel,
     /// Plain text, with `▁` for a space.
     Metaspace,
+    /// As Python writes bytes: `\n`, `\x00`, see [`append_unescaped`].
+    Escaped,
 }
 
 /// The character that stands for a space in vocabularies of SentencePiece's style.
@@ -137,8 +139,8 @@ impl Vocabulary {
         (0..self.len() as u32).filter(move |&id| self.kinds[id as usize] == kind)
     }
 
-    /// The token that running text of these bytes becomes. With [`Spelling::ByteLevel`], `key` is the text itself; with
-    /// [`Spelling::Metaspace`], its spaces are written `▁`.
+    /// The token that running text of these bytes becomes. With [`Spelling::Metaspace`], the spaces of `key` are written `▁`;
+    /// with the others, it is the text itself.
     pub(super) fn find(&self, key: &[u8]) -> Option<u32> {
         if key.len() > self.longest_key {
             return None;
@@ -161,9 +163,10 @@ impl Vocabulary {
         self.texts.iter().position(|other| other == text).map(|id| id as u32)
     }
 
-    fn key(&self, id: u32) -> &[u8] {
+    /// The bytes by which running text finds a token.
+    pub(super) fn key(&self, id: u32) -> &[u8] {
         match self.spelling {
-            Spelling::ByteLevel => self.bytes(id),
+            Spelling::ByteLevel | Spelling::Escaped => self.bytes(id),
             Spelling::Metaspace => self.text(id).unwrap_or_default().as_bytes(),
         }
     }
@@ -188,6 +191,7 @@ fn append_token_bytes(text: &str, kind: TokenKind, spelling: Spelling, bytes: &m
                 bytes.extend_from_slice(part.as_bytes());
             }
         }
+        (TokenKind::Normal | TokenKind::Unused, Spelling::Escaped) => append_unescaped(text, bytes),
         (TokenKind::Normal | TokenKind::Unused, Spelling::ByteLevel) => {
             if !byte_level::append_bytes(text, bytes) {
                 bytes.extend_from_slice(text.as_bytes());
@@ -196,6 +200,30 @@ fn append_token_bytes(text: &str, kind: TokenKind, spelling: Spelling, bytes: &m
         }
     }
     true
+}
+
+/// Appends the bytes that Python would write as `text`: `\t`, `\n`, `\r`, `\x` with two hexadecimal digits, and a backslash
+/// before any other character for that character.
+fn append_unescaped(text: &str, bytes: &mut Vec<u8>) {
+    let mut rest = text;
+    while let Some((plain, escaped)) = rest.split_once('\\') {
+        bytes.extend_from_slice(plain.as_bytes());
+        let hex = escaped.strip_prefix('x').and_then(|digits| digits.get(..2));
+        if let Some(byte) = hex.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            bytes.push(byte);
+            rest = &escaped[3..];
+            continue;
+        }
+        let Some(character) = escaped.chars().next() else { return };
+        rest = &escaped[character.len_utf8()..];
+        match character {
+            't' => bytes.push(b'\t'),
+            'n' => bytes.push(b'\n'),
+            'r' => bytes.push(b'\r'),
+            other => bytes.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
 }
 
 /// The byte for which a text such as `<0x0A>` stands.
@@ -319,6 +347,19 @@ mod tests {
         assert_eq!(vocabulary.find(b"b"), Some(5));
         assert_eq!(vocabulary.find(b""), None);
         assert_eq!(vocabulary.find_text("<s>"), Some(0));
+    }
+
+    #[test]
+    fn escapes_are_those_of_python() {
+        let unescaped = |text: &str| {
+            let mut bytes = Vec::new();
+            append_unescaped(text, &mut bytes);
+            bytes
+        };
+        assert_eq!(unescaped(r"a\n\t\r\\\'b"), b"a\n\t\r\\'b");
+        assert_eq!(unescaped(r"\x00\xfFa"), [0, 255, b'a']);
+        assert_eq!(unescaped(r"\xg0\é\"), "xg0é".as_bytes());
+        assert_eq!(unescaped("\\x1é"), "x1é".as_bytes());
     }
 
     #[test]
