@@ -12,7 +12,7 @@
 //! - Digits in groups of three counted from the right are cut by their number.
 
 use regex_automata::meta::Regex;
-use regex_automata::{Anchored, Input, PatternID};
+use regex_automata::{Anchored, Input, Match, PatternID};
 
 use super::pre_tokenizers::PreTokenizer;
 
@@ -113,8 +113,8 @@ impl Step {
     fn split<'t>(&self, text: &'t str, part: &mut dyn FnMut(&'t str)) {
         let mut cuts = Cuts { text, done: 0, part };
         match self {
-            Step::Pattern(regex, white_space) => split_by_pattern(regex, *white_space, &mut cuts),
-            Step::Digits { run, word, groups } => split_digits(run, word, *groups, &mut cuts),
+            Step::Pattern(regex, white_space) => split_by_pattern(|input| regex.search(input), *white_space, &mut cuts),
+            Step::Digits { run, word, groups } => split_digits(|input| run.search(input), word, *groups, &mut cuts),
         }
         cuts.cut(text.len());
     }
@@ -138,12 +138,13 @@ impl Cuts<'_, '_> {
     }
 }
 
-fn split_by_pattern(regex: &Regex, white_space: Option<WhiteSpace>, cuts: &mut Cuts) {
+/// Cuts around the matches that `search` finds.
+fn split_by_pattern(mut search: impl FnMut(&Input) -> Option<Match>, white_space: Option<WhiteSpace>, cuts: &mut Cuts) {
     let text = cuts.text;
     let mut input = Input::new(text);
     while cuts.done < text.len() {
         input.set_start(cuts.done);
-        let Some(found) = regex.search(&input) else { break };
+        let Some(found) = search(&input) else { break };
         let (start, end) = (found.start(), found.end());
         if start == end {
             // No pattern here matches nothing; were one to, the search must still go on.
@@ -184,10 +185,11 @@ fn cut_by_steps(cuts: &mut Cuts, end: usize) {
     }
 }
 
-fn split_digits(run: &Regex, word: &Regex, groups: Groups, cuts: &mut Cuts) {
+/// Cuts the runs of digits that `search` finds.
+fn split_digits(mut search: impl FnMut(&Input) -> Option<Match>, word: &Regex, groups: Groups, cuts: &mut Cuts) {
     let text = cuts.text;
     let mut from = 0;
-    while let Some(found) = run.search(&Input::new(text).range(from..)) {
+    while let Some(found) = search(&Input::new(text).range(from..)) {
         from = found.end();
         let next = Input::new(text).range(from..text.ceil_char_boundary(from + 1)).anchored(Anchored::Yes);
         if groups.before_no_word && word.is_match(next) {
@@ -209,6 +211,8 @@ fn split_digits(run: &Regex, word: &Regex, groups: Groups, cuts: &mut Cuts) {
 
 #[cfg(test)]
 mod tests {
+    use regex_automata::hybrid::dfa::{Cache, DFA};
+
     use super::super::pre_tokenizers::{PRE_TOKENIZERS, by_name};
     use super::*;
 
@@ -267,6 +271,105 @@ mod tests {
         assert_eq!(lengths(1, "1"), [1, 1]);
         assert_eq!(lengths(1300, "1"), [512, 512, 256, 16, 2, 1, 1, 1]);
         assert_eq!(pieces("jais-2", "a \u{3000} \u{3000}\u{3000}1"), ["a", " \u{3000} \u{3000}", "\u{3000}", "1"]);
+    }
+
+    /// Counts the bytes that an automaton looks at in the searches of one step.
+    struct Counted {
+        automaton: DFA,
+        cache: Cache,
+        bytes: u64,
+    }
+
+    impl Counted {
+        fn new(pattern: &str) -> Counted {
+            let end = WHITE_SPACE_ENDS.iter().find_map(|&(end, _)| pattern.strip_suffix(end));
+            let groups = DIGIT_GROUPS.iter().find(|known| known.0 == pattern).map(|known| known.1.run);
+            let config = DFA::config().skip_cache_capacity_check(true);
+            let mut builder = DFA::builder();
+            builder.configure(config);
+            let automaton = match (end, groups) {
+                (Some(others), _) => builder.build_many(&[others, r"\s+"]),
+                (None, run) => builder.build(run.unwrap_or(pattern)),
+            };
+            let automaton = automaton.unwrap();
+            Counted { cache: automaton.create_cache(), automaton, bytes: 0 }
+        }
+
+        /// Searches once more, byte by byte until nothing can change the result, and compares the end of the match.
+        fn count(&mut self, input: &Input, found: Option<Match>) -> Option<Match> {
+            let (automaton, cache) = (&self.automaton, &mut self.cache);
+            let mut state = automaton.start_state_forward(cache, input).unwrap();
+            let mut end = None;
+            for at in input.start()..input.end() {
+                state = automaton.next_state(cache, state, input.haystack()[at]).unwrap();
+                self.bytes += 1;
+                // A match shows one byte after its end.
+                if state.is_match() {
+                    end = Some(at);
+                }
+                if state.is_dead() {
+                    assert_eq!(end, found.map(|found| found.end()));
+                    return found;
+                }
+            }
+            if automaton.next_eoi_state(cache, state).unwrap().is_match() {
+                end = Some(input.end());
+            }
+            assert_eq!(end, found.map(|found| found.end()));
+            found
+        }
+    }
+
+    /// The number of bytes that all searches of a row look at in a text.
+    fn bytes_looked_at(splitter: &Splitter, counted: &mut [Counted], text: &str) -> u64 {
+        let mut parts = vec![text];
+        for (step, counted) in splitter.steps.iter().zip(counted.iter_mut()) {
+            counted.bytes = 0;
+            let mut next = Vec::new();
+            for part in parts {
+                let mut cuts = Cuts { text: part, done: 0, part: &mut |piece| next.push(piece) };
+                match step {
+                    Step::Pattern(regex, white_space) => {
+                        split_by_pattern(|input| counted.count(input, regex.search(input)), *white_space, &mut cuts);
+                    }
+                    Step::Digits { run, word, groups } => {
+                        split_digits(|input| counted.count(input, run.search(input)), word, *groups, &mut cuts);
+                    }
+                }
+                cuts.cut(part.len());
+            }
+            parts = next;
+        }
+        counted.iter().map(|counted| counted.bytes).sum()
+    }
+
+    const RUNS: [&str; 12] = ["A", " ", "\n", ".", "中", "a1", "\u{301}", "1", "'s", " \n", "\n ", "A "];
+
+    fn all_rows_take_linear_steps(length: usize) {
+        for row in PRE_TOKENIZERS {
+            let splitter = Splitter::new(row).unwrap();
+            let mut counted: Vec<Counted> = row.steps.iter().map(|pattern| Counted::new(pattern)).collect();
+            for run in RUNS {
+                let [once, twice] = [length, 2 * length]
+                    .map(|count| bytes_looked_at(&splitter, &mut counted, &run.repeat(count / run.len())));
+                assert!(once >= length as u64 / 2, "{:?}, {run:?}: {once}", row.names);
+                assert!(twice * 10 < once * 22, "{:?}, {run:?}: {once} and {twice} bytes", row.names);
+                let most = 6 * (row.steps.len() * length) as u64;
+                assert!(once <= most, "{:?}, {run:?}: {once} bytes, more than {most}", row.names);
+            }
+        }
+    }
+
+    #[test]
+    fn twice_the_text_is_twice_the_work() {
+        all_rows_take_linear_steps(1_000);
+        all_rows_take_linear_steps(50_000);
+    }
+
+    #[test]
+    #[ignore = "takes half a minute; run it with --release and --ignored"]
+    fn twice_a_long_text_is_twice_the_work() {
+        all_rows_take_linear_steps(500_000);
     }
 
     #[test]
