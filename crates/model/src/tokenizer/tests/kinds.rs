@@ -210,3 +210,46 @@ fn byte_tokens_come_out_as_whole_characters() {
         [0x80u32, 0xe1, 0x80, 0xe2, 0xf0, 0x91, 0x92, 0xf1, 0xbf, 0x41].map(|byte| 3 + byte).to_vec();
     assert_eq!(tokenizer.decode(&broken), "\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}A");
 }
+
+proptest! {
+    /// Vocabularies of arbitrary tokens, kinds and scores, with rules that may be broken.
+    #[test]
+    fn any_vocabulary_of_these_kinds_has_defined_behaviour(
+        tokens in prop::collection::vec(("[ab▁<>/s\\\\x0é中 ]{0,4}", 1i32..7, prop::num::f32::ANY), 1..40),
+        model in prop::sample::select(vec!["t5", "rwkv", "whitespace"]),
+        flags in (any::<bool>(), any::<bool>(), any::<bool>()),
+        flipped in prop::collection::vec((0usize..4000, any::<u8>()), 0..8),
+        unknown in prop::option::of(0u32..50),
+        text in "[ab▁<>/s\\\\x0é中 \n]{0,60}",
+    ) {
+        let mut recipe = Recipe { tokens, ..Recipe::default() }.set("model", model);
+        recipe = recipe.set("remove_extra_whitespaces", flags.0).set("add_space_prefix", flags.1);
+        if let Some(unknown) = unknown {
+            recipe = recipe.set("unknown_token_id", unknown);
+        }
+        if flags.2 {
+            let mut rules = blob(&[("a", "b"), ("ab", "</s>"), ("é", "")]);
+            for (place, bits) in flipped {
+                let place = place % rules.len();
+                rules[place] ^= bits;
+            }
+            recipe = recipe.set("precompiled_charsmap", Array::U8(rules));
+        }
+        if let Ok(tokenizer) = Tokenizer::from_gguf(&recipe.metadata()) {
+            let ids = tokenizer.encode(&text);
+            prop_assert!(ids.iter().all(|&id| !tokenizer.is_control(id) && (id as usize) < tokenizer.vocab_size()));
+            let parts = [content(&text), template(&text), content(&text)];
+            let ids = tokenizer.encode_prompt(&prompt(&parts));
+            prop_assert!(ids.iter().all(|&id| (id as usize) < tokenizer.vocab_size()));
+            let contents = tokenizer.encode_prompt(&prompt(&[content(&text)]));
+            prop_assert!(contents.iter().all(|&id| !tokenizer.is_control(id)));
+            tokenizer.decode(&ids);
+        }
+    }
+
+    #[test]
+    fn longest_matches_lose_nothing(text in "([abc\n]|\\PC)*") {
+        let tokenizer = rwkv();
+        prop_assert_eq!(tokenizer.decode(&tokenizer.encode(&text)), text);
+    }
+}
