@@ -300,13 +300,17 @@ impl SpecialIds {
                     .map(|(id, _)| id)),
             }
         };
-        let ids = SpecialIds {
+        let mut ids = SpecialIds {
             bos: id("bos", Some((1, "<s>")))?,
             eos: id("eos", Some((2, "</s>")))?,
             eot: id("eot", None)?,
             eom: id("eom", None)?,
             unknown: id("unknown", Some((0, "<unk>")))?,
         };
+        if matches!(kind, Kind::Unigram) && ids.unknown.is_none() {
+            let unknown = kinds.iter().position(|&kind| kind == TokenKind::Unknown);
+            ids.unknown = unknown.map(|id| id as u32);
+        }
         if metadata.get(TYPES).is_none() {
             // Without kinds, these are what the file says about control tokens.
             for id in [ids.bos, ids.eos, ids.eot, ids.eom].into_iter().flatten() {

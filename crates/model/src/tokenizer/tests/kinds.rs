@@ -90,10 +90,13 @@ fn broken_unigram_vocabularies_are_errors_or_harmless() {
     odd.tokens[4].2 = f32::NAN;
     odd.tokens[5].2 = f32::NEG_INFINITY;
     assert_eq!(texts(&odd.build(), "ab"), ["▁", "ab"], "tokens without a score are not used");
-    let mut none = Recipe::default().token("<unk>", UNKNOWN).set("model", "t5");
-    assert_eq!(none.build().encode("ab"), [0u32; 0], "no token and no name for the unknown one");
-    none = none.set("unknown_token_id", 0u32);
-    assert_eq!(none.build().encode("ab"), [0]);
+    let none = Recipe::default().token("<pad>", NORMAL).set("model", "t5");
+    assert_eq!(none.build().encode("ab"), [0u32; 0], "no token and none that is unknown");
+    assert_eq!(
+        none.token("<unk>", UNKNOWN).build().encode("ab"),
+        [1],
+        "the file names no unknown token, its kind does"
+    );
 }
 
 /// All bytes, `ab`, `abc`, `\n\n` and a character of three bytes, as RWKV's files write them.
