@@ -3,6 +3,7 @@
 //! A family made of known parts is one file here, its `mod` and its place in [`FAMILIES`]; what its files say is
 //! read through [`ConfigReader`], so that every family gets the same checks and the same error lines.
 
+mod gemma;
 mod gemma2;
 mod gemma3;
 mod granite;
@@ -38,6 +39,7 @@ pub struct Family {
 
 /// Every family that is read here.
 pub static FAMILIES: &[Family] = &[
+    gemma::FAMILY,
     gemma2::FAMILY,
     gemma3::FAMILY,
     granite::FAMILY,
