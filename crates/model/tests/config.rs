@@ -278,7 +278,7 @@ fn scalings_that_lack_a_part_are_refused() {
     let with =
         |changes: &[(&str, Value)], tensors: &[(&str, &[u64])]| as_family("llama", changes, tensors).unwrap_err();
     let yarn = ("rope.scaling.type", Value::String("yarn".into()));
-    let error = with(&[yarn.clone()], &[]);
+    let error = with(std::slice::from_ref(&yarn), &[]);
     assert!(error.contains("rope.scaling.factor"), "{error}");
     let error = with(&[yarn.clone(), ("rope.scaling.factor", Value::F32(f32::NAN))], &[]);
     assert!(error.contains("rope.scaling.factor"), "{error}");
