@@ -261,6 +261,7 @@ class Vocabulary:
         self.strips_right = self.is_phi_3()
         # Characters that the reference does not know, and how many texts with them differ.
         self.newer_characters, self.newer = frozenset(), 0
+        self.processor = None
         # How many texts are written equally well in other tokens.
         self.ties = 0
 
@@ -333,17 +334,21 @@ class Vocabulary:
 
     def sentencepiece(self):
         """SentencePiece's own processor with this vocabulary, control tokens being no text."""
-        pieces = b""
+        if self.processor is not None:
+            return self.processor
+        pieces = []
         for index, (token, kind, score) in enumerate(zip(self.tokens, self.kinds, self.scores)):
             is_unknown = index == self.unknown if self.unknown is not None else kind == UNKNOWN
             kind = UNKNOWN if is_unknown else UNUSED if kind == UNKNOWN else kind
             piece = message(1, token.encode()) + b"\x15" + struct.pack("<f", score) + number(3, kind)
-            pieces += message(1, piece)
+            pieces.append(message(1, piece))
         is_unigram, has_bytes = self.model == "t5", BYTE in self.kinds
         trainer = number(3, 1 if is_unigram else 2) + number(35, has_bytes)
         spec = message(2, bytes(byte % 256 for byte in self.charsmap or []))
         spec += number(3, self.adds_space_prefix) + number(4, self.removes_extra_spaces) + number(5, True)
-        return sentencepiece.SentencePieceProcessor(model_proto=pieces + message(2, trainer) + message(3, spec))
+        model = b"".join([*pieces, message(2, trainer), message(3, spec)])
+        self.processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        return self.processor
 
     def listed_merges(self, ids: dict[str, int]) -> list[tuple[str, str]]:
         return [sides for merge in self.merges if (sides := two_sides(merge, ids))]
