@@ -1,11 +1,15 @@
-//! Reads arbitrary bytes as a model: file, configuration and graph of its family, weights, tokenizer and chat template, and
-//! renders and encodes a conversation of two messages.
+//! Reads arbitrary bytes as a model: file, configuration and graph of its family, weights, tokenizer and chat template;
+//! renders and encodes a conversation of two messages; and runs three tokens on the reference and on the CPU.
 //!
 //! Beyond not crashing, messages must be of one line, and text of a message must not become a control token. Without seeds no
 //! run comes far: see the README.
 
 #![no_main]
 
+use std::sync::LazyLock;
+
+use duan_backend::{Backend, CompileJob, KvFormat, Limits, Pass, Precision, Reference, Span};
+use duan_cpu::{Cpu, CpuOptions};
 use duan_model::gguf::GgufFile;
 use duan_model::template::{ChatTemplate, Message, Part, Prompt, RenderOptions};
 use duan_model::tokenizer::Tokenizer;
@@ -18,7 +22,11 @@ fuzz_target!(|bytes: &[u8]| {
         Err(error) => return assert_one_line(&error),
     };
     match Model::from_gguf(&file) {
-        Ok(model) => check_model(&file, &model),
+        Ok(model) => {
+            check_model(&file, &model);
+            run(&Reference::new(Precision::Coded), &model);
+            run(&*CPU, &model);
+        }
         Err(error) => assert_one_line(&error),
     }
     let tokenizer = match Tokenizer::from_gguf(file.metadata()) {
@@ -31,6 +39,25 @@ fuzz_target!(|bytes: &[u8]| {
         Err(error) => assert_one_line(&error),
     }
 });
+
+static CPU: LazyLock<Cpu> = LazyLock::new(|| {
+    Cpu::new(CpuOptions { threads_decode: Some(1), ..CpuOptions::default() }).expect("one thread can be had")
+});
+
+/// Two tokens, then one: whatever the numbers are, there is a logit for each token of the vocabulary.
+fn run(backend: &dyn Backend, model: &Model) {
+    let limits = Limits { max_rows: 2, max_wanted_rows: 2, pages: 1, context: 256, kv_format: KvFormat::F16 };
+    let all = 0..model.graph.nodes.len();
+    let job = CompileJob { model, ops: std::slice::from_ref(&all), limits };
+    let mut compiled = backend.compile(&job).expect("a model that could be read can be compiled");
+    let last = model.config.vocab_size as u32 - 1;
+    for (start, tokens) in [(0, &[0, last][..]), (2, &[last])] {
+        let spans = [Span { sequence: 0, start, count: tokens.len(), wanted: 1, pages: &[0] }];
+        compiled.submit(&Pass { tokens, spans: &spans }, all.clone()).expect("the pass is within its limits");
+        compiled.wait().expect("nothing fails");
+        assert_eq!(compiled.value(model.graph.logits, model.config.vocab_size).len(), model.config.vocab_size);
+    }
+}
 
 fn assert_one_line(error: &Error) {
     let message = error.to_string();

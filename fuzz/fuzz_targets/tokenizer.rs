@@ -21,14 +21,27 @@ struct Input {
     kinds: Option<Vec<u8>>,
     scores: Option<Vec<f32>>,
     merges: Option<Vec<String>>,
+    charsmap: Option<Vec<u8>>,
     special: [Option<u32>; 5],
     flags: [Option<bool>; 2],
     parts: Vec<(bool, String)>,
     ids: Vec<u32>,
 }
 
-const MODELS: [&str; 4] = ["gpt2", "llama", "gemma4", "unknown"];
-const PRES: [&str; 8] = ["gpt-2", "llama-bpe", "qwen2", "deepseek-llm", "gpt-4o", "falcon", "chameleon", "unknown"];
+const MODELS: [&str; 7] = ["gpt2", "llama", "gemma4", "t5", "rwkv", "whitespace", "unknown"];
+const PRES: [&str; 11] = [
+    "gpt-2",
+    "llama-bpe",
+    "qwen2",
+    "deepseek-llm",
+    "gpt-4o",
+    "falcon",
+    "chameleon",
+    "jais-2",
+    "tiny_aya",
+    "superbpe",
+    "unknown",
+];
 const SPECIAL: [&str; 5] = ["bos", "eos", "eot", "eom", "unknown"];
 
 fuzz_target!(|input: Input| {
@@ -65,6 +78,9 @@ fn metadata(input: &Input) -> Option<Metadata> {
     }
     if let Some(merges) = &input.merges {
         set("merges", merges.iter().collect::<StringArray>().into())?;
+    }
+    if let Some(charsmap) = &input.charsmap {
+        set("precompiled_charsmap", Array::U8(charsmap.clone()).into())?;
     }
     for (name, id) in SPECIAL.iter().zip(input.special) {
         if let Some(id) = id {
