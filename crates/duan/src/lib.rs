@@ -11,7 +11,8 @@
 //!
 //! * [`Engine::chat`] answers in a conversation of several turns, [`Engine::chat_with`] streams and can be stopped;
 //! * [`Engine::complete`] continues a text without a template, [`Engine::logits`] gives what evaluation needs;
-//! * [`Engine::inspect`] and [`Engine::plan_model`] say what a file is, needs and would run on, without loading it.
+//! * [`Engine::inspect`] and [`Engine::plan_model`] say what a file is, needs and would run on, without loading it;
+//! * [`FileFacts`] are all that can be said of a file, also of one that cannot run here.
 //!
 //! A model is a path here. Names are resolved by [`hub`], whose result has a path. What happens on the way is told as
 //! [`Event`]s; nothing here prints. Answers can be stopped from a signal handler or another thread through
@@ -25,6 +26,7 @@ mod chat;
 mod devices;
 mod engine;
 mod error;
+pub mod facts;
 mod loaded;
 mod options;
 mod summary;
@@ -46,5 +48,6 @@ pub use answer::Answer;
 pub use devices::{CpuInfo, DeviceInfo};
 pub use engine::Engine;
 pub use error::{Error, Result};
+pub use facts::FileFacts;
 pub use options::{CompleteOptions, EngineOptions};
 pub use summary::{FormatCount, ModelSummary, SpecialToken, TokenizerSummary};

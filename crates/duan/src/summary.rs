@@ -9,6 +9,7 @@ use duan_model::tokenizer::Tokenizer;
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::facts::{self, TypeFacts};
 
 /// What a model's file is and what it needs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -166,18 +167,11 @@ fn kv_bytes_per_token(model: &Model, format: KvFormat) -> u64 {
 }
 
 fn count_formats(file: &GgufFile) -> Vec<FormatCount> {
-    let mut formats: Vec<FormatCount> = Vec::new();
-    for tensor in file.tensors() {
-        let name = tensor.type_name();
-        let index = formats.iter().position(|format| format.name == name).unwrap_or_else(|| {
-            formats.push(FormatCount { name: name.into_owned(), tensors: 0, parameters: 0, bytes: 0 });
-            formats.len() - 1
-        });
-        let format = &mut formats[index];
-        format.tensors += 1;
-        format.parameters = format.parameters.saturating_add(tensor.elements());
-        format.bytes = format.bytes.saturating_add(tensor.bytes.unwrap_or(0));
-    }
-    formats.sort_by_key(|format| std::cmp::Reverse(format.parameters));
-    formats
+    let count = |row: TypeFacts| FormatCount {
+        name: row.name,
+        tensors: row.tensors,
+        parameters: row.weights,
+        bytes: row.bytes.unwrap_or(0),
+    };
+    facts::types_of(file).into_iter().map(count).collect()
 }

@@ -14,6 +14,11 @@ impl Style {
         Style { coloured: std::io::stderr().is_terminal() && terminal_takes_colour() }
     }
 
+    /// For data on stdout.
+    pub(crate) fn stdout() -> Style {
+        Style { coloured: std::io::stdout().is_terminal() && terminal_takes_colour() }
+    }
+
     /// Talk beside the answer, which should not draw the eye.
     pub(crate) fn dim(self, text: &str) -> String {
         self.with("2", text)

@@ -7,6 +7,8 @@ mod bad_input;
 mod cache;
 mod common;
 mod help;
+mod inspect;
+mod inspect_odd;
 mod models;
 mod real_model;
 mod usage;

@@ -1,100 +1,86 @@
 //! What `duan inspect --json` prints.
 
-use duan::model::config::{LayerConfig, ModelConfig};
-use duan::model::gguf::{Array, GgufFile, Value as Entry};
-use duan::model::tokenizer::Tokenizer;
+use std::borrow::Cow;
+use std::path::Path;
+
+use duan::FileFacts;
+use duan::facts::{MemoryRow, TemplateStatus};
+use duan::model::gguf::{Array, GgufFile, TensorInfo, Value as Entry};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{Chat, Findings, Need, TypeRow};
+use super::Findings;
 
 /// Arrays of more items are told by type and length only: a vocabulary has a hundred thousand.
 const WHOLE_ARRAY_ITEMS: usize = 64;
 
 /// Everything that was found out, metadata and tensors included.
-pub(super) fn document(found: &Findings) -> Value {
-    let file = &found.file;
-    let tensors: Vec<Value> = file
-        .tensors()
-        .iter()
-        .map(|tensor| {
-            json!({
-                "name": tensor.name, "type": tensor.type_name(), "dims": tensor.dims,
-                "offset": tensor.offset, "bytes": tensor.bytes,
-            })
-        })
-        .collect();
-    json!({
-        "file": file.path(),
-        "bytes": file.file_bytes(),
-        "version": file.version(),
-        "alignment": file.alignment(),
-        "name": file.metadata().string("general.name").ok().flatten(),
-        "architecture": file.metadata().string("general.architecture").ok().flatten(),
-        "weights": found.types.iter().map(|row| row.weights).fold(0, u64::saturating_add),
-        "types": found.types.iter().map(type_json).collect::<Vec<_>>(),
-        "config": found.model.as_ref().map(|model| config_json(&model.config)),
-        "tokenizer": found.tokenizer.as_ref().map(tokenizer_json),
-        "chat_template": matches!(found.chat, Chat::Ready),
-        "chat_template_error": match &found.chat {
-            Chat::Broken(error) => Some(error),
-            Chat::None | Chat::Ready => None,
-        },
-        "need": found.need.as_ref().map(need_json),
-        "runs": found.problems.is_empty(),
-        "problems": found.problems,
-        "warnings": found.warnings,
-        "unused_tensors": found.model.as_ref().map(|model| &model.unused_tensors),
-        "metadata": metadata_json(file),
-        "tensors": tensors,
-    })
+#[derive(Serialize)]
+pub(super) struct Document<'f> {
+    file: &'f Path,
+    #[serde(flatten)]
+    facts: &'f FileFacts,
+    /// Whether there is a template that can be used; `template` tells more.
+    chat_template: bool,
+    chat_template_error: Option<&'f str>,
+    need: Option<Need<'f>>,
+    runs: bool,
+    /// The sentences of `odd` alone.
+    warnings: Vec<&'f str>,
+    metadata: Map<String, Value>,
+    tensors: Vec<Tensor<'f>>,
 }
 
-fn type_json(row: &TypeRow) -> Value {
-    json!({
-        "type": row.name,
-        "tensors": row.tensors,
-        "weights": row.weights,
-        "bytes": row.bytes,
-        "supported": row.is_supported,
-    })
+/// The need at the chosen context.
+#[derive(Serialize)]
+struct Need<'f> {
+    #[serde(flatten)]
+    row: &'f MemoryRow,
+    device: &'f str,
+    available_bytes: Option<u64>,
 }
 
-fn config_json(config: &ModelConfig) -> Value {
-    let attention = config.layers.iter().find_map(LayerConfig::attention);
-    json!({
-        "context_length": config.context_length,
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "layers": config.layers.len(),
-        "heads": attention.map(|attention| attention.heads),
-        "kv_heads": attention.map(|attention| attention.kv_heads),
-        "head_dim": attention.map(|attention| attention.key_dim),
-        "intermediate_size": config.layers.first().map(|layer| layer.mlp.intermediate_size()),
-        "tied_head": config.tied_head,
-    })
+#[derive(Serialize)]
+struct Tensor<'f> {
+    name: &'f str,
+    r#type: Cow<'static, str>,
+    dims: &'f [u64],
+    piece: usize,
+    offset: u64,
+    bytes: Option<u64>,
 }
 
-fn tokenizer_json(tokenizer: &Tokenizer) -> Value {
-    json!({
-        "vocab_size": tokenizer.vocab_size(),
-        "bos": tokenizer.bos(),
-        "eos": tokenizer.eos(),
-        "adds_bos": tokenizer.adds_bos(),
-        "end_of_turn": tokenizer.end_of_turn(),
-    })
+impl<'f> Document<'f> {
+    pub(super) fn of(found: &'f Findings) -> Self {
+        let (file, facts) = (&found.file, &found.facts);
+        let need = facts.memory.as_ref().and_then(|memory| {
+            Some(Need { row: memory.chosen()?, device: &memory.device, available_bytes: memory.available_bytes })
+        });
+        Self {
+            file: file.path(),
+            facts,
+            chat_template: facts.template.status == TemplateStatus::Ready,
+            chat_template_error: facts.template.error.as_deref(),
+            need,
+            runs: facts.runs(),
+            warnings: facts.odd.iter().map(|odd| odd.text.as_str()).collect(),
+            metadata: metadata_json(file),
+            tensors: file.tensors().iter().map(Tensor::of).collect(),
+        }
+    }
 }
 
-fn need_json(need: &Need) -> Value {
-    json!({
-        "context": need.memory.context,
-        "weights_bytes": need.memory.weights_bytes,
-        "kv_bytes": need.memory.kv_bytes,
-        "scratch_bytes": need.memory.scratch_bytes,
-        "total_bytes": need.memory.total_bytes,
-        "device": need.device,
-        "available_bytes": need.available_bytes,
-        "fits": need.fits(),
-    })
+impl<'f> Tensor<'f> {
+    fn of(tensor: &'f TensorInfo) -> Self {
+        Self {
+            name: &tensor.name,
+            r#type: tensor.type_name(),
+            dims: &tensor.dims,
+            piece: tensor.piece,
+            offset: tensor.offset,
+            bytes: tensor.bytes,
+        }
+    }
 }
 
 fn metadata_json(file: &GgufFile) -> Map<String, Value> {

@@ -1,0 +1,170 @@
+//! Everything that can be said of a model's file without loading its weights, as data with stable names.
+//!
+//! It works on every GGUF file that opens: also where the family, a tensor type or the tokenizer is not supported, for
+//! vocabularies without weights, and for models of several files. What cannot be known is `None`; why the model cannot run
+//! stands in [`FileFacts::problems`], what is odd and can be lived with in [`FileFacts::odd`].
+//!
+//! Strings come from the file as they are, whatever they hold: who shows them must keep them from commanding a terminal.
+//!
+//! Start reading at [`FileFacts::of`]; each part of the facts is one file here.
+
+mod about;
+mod config;
+mod memory;
+mod odd;
+mod template;
+mod tokenizer;
+mod types;
+
+use duan_model::gguf::{GgufFile, Metadata};
+use duan_model::tokenizer::Tokenizer;
+use duan_model::{Model, families};
+use serde::Serialize;
+
+use crate::engine::Engine;
+use crate::error::Result;
+
+pub use about::{AboutFacts, BaseModelFacts};
+pub use config::{
+    AttentionFacts, ConfigFacts, ConfigSource, ExpertsFacts, MlpFacts, NormFacts, RopeFacts, RopeScalingFacts,
+    ShortConvFacts, TemperatureFacts,
+};
+pub use memory::{MemoryFacts, MemoryRow};
+pub use odd::{Oddity, OddityKind};
+pub use template::{TemplateFacts, TemplateStatus};
+pub use tokenizer::{SpecialTokenFacts, TokenizerFacts};
+pub use types::TypeFacts;
+pub(crate) use types::of as types_of;
+
+/// What is known of a model's file.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FileFacts {
+    /// Length of the file, or of all files of a split model.
+    pub bytes: u64,
+    /// Number of files: 1, or more for a split model.
+    pub pieces: usize,
+    /// Version of the format.
+    pub version: u32,
+    /// Alignment of the tensors' data, in bytes.
+    pub alignment: u32,
+    /// The model's own name.
+    pub name: Option<String>,
+    /// The family, as the file names it.
+    pub architecture: Option<String>,
+    /// Whether this version runs the family.
+    pub is_family_supported: bool,
+    /// Whose it is and where it comes from.
+    pub about: AboutFacts,
+    /// Number of tensors.
+    pub tensor_count: usize,
+    /// Weights in all tensors.
+    pub weights: u64,
+    /// Weights that one token uses, where the model is a mixture of experts.
+    pub active_weights: Option<u64>,
+    /// Bits of all tensors per weight, where the sizes of all types are known and there are weights.
+    pub bits_per_weight: Option<f64>,
+    /// The tensors by type, that of the most weights first.
+    pub types: Vec<TypeFacts>,
+    /// How the model is built.
+    pub config: ConfigFacts,
+    /// How text becomes tokens.
+    pub tokenizer: TokenizerFacts,
+    /// How conversations look.
+    pub template: TemplateFacts,
+    /// What it takes to run; `None` where this version cannot run it.
+    pub memory: Option<MemoryFacts>,
+    /// Tensors that the forward pass does not use.
+    pub unused_tensors: Vec<String>,
+    /// Why it cannot run here, one line each; empty where it can.
+    pub problems: Vec<String>,
+    /// What is odd and can be lived with.
+    pub odd: Vec<Oddity>,
+}
+
+impl FileFacts {
+    /// Reads all facts of an open file; memory is judged by the engine's options and preferred device.
+    ///
+    /// # Errors
+    /// When the context of the engine's options is not one of this model.
+    pub fn of(file: &GgufFile, engine: &Engine) -> Result<Self> {
+        let metadata = file.metadata();
+        let mut problems = Vec::new();
+        let tokenizer = Tokenizer::from_gguf(metadata);
+        let model = read_model(file, tokenizer.is_ok(), &mut problems);
+        if let Err(error) = &tokenizer {
+            problems.push(without_file(file, error));
+        }
+        let tokenizer = tokenizer.ok();
+        let config = config::of(file, model.as_ref());
+        let memory = match model.as_ref().map(|model| MemoryFacts::of(model, engine)) {
+            // Nobody asked for a context, and the model's own cannot be used.
+            Some(Err(error)) if engine.options().context.is_none() => {
+                problems.push(error.to_string());
+                None
+            }
+            memory => memory.transpose()?.flatten(),
+        };
+        problems.extend(memory.as_ref().and_then(MemoryFacts::problem));
+        let types = types::of(file);
+        let architecture = text(metadata, "general.architecture");
+        let mut facts = Self {
+            bytes: file.file_bytes(),
+            pieces: file.piece_count(),
+            version: file.version(),
+            alignment: file.alignment(),
+            name: text(metadata, "general.name"),
+            is_family_supported: architecture
+                .as_deref()
+                .is_some_and(|name| families::FAMILIES.iter().any(|family| family.name == name)),
+            architecture,
+            about: AboutFacts::of(metadata),
+            tensor_count: file.tensors().len(),
+            weights: types.iter().map(|row| row.weights).fold(0, u64::saturating_add),
+            active_weights: types::active_weights(file, config.experts()),
+            bits_per_weight: types::bits_per_weight(&types),
+            types,
+            config,
+            template: TemplateFacts::of(file, tokenizer.as_ref()),
+            tokenizer: TokenizerFacts::of(metadata, tokenizer.as_ref()),
+            memory,
+            unused_tensors: model.map_or_else(Vec::new, |model| model.unused_tensors),
+            problems,
+            odd: Vec::new(),
+        };
+        facts.odd = odd::of(&facts, file, tokenizer.as_ref());
+        Ok(facts)
+    }
+
+    /// Whether the file is a vocabulary without weights.
+    pub fn is_vocabulary_only(&self) -> bool {
+        self.tensor_count == 0
+    }
+
+    /// Whether it can run here.
+    pub fn runs(&self) -> bool {
+        self.problems.is_empty()
+    }
+}
+
+/// The model, or why it cannot be read; `has_tokenizer` tells what a file without weights is good for.
+fn read_model(file: &GgufFile, has_tokenizer: bool, problems: &mut Vec<String>) -> Option<Model> {
+    if file.tensors().is_empty() {
+        let use_of = if has_tokenizer { ", which can be used to cut text into tokens" } else { "" };
+        problems.push(format!("the file has no weights, only a vocabulary{use_of}"));
+        return None;
+    }
+    Model::from_gguf(file).map_err(|error| problems.push(without_file(file, &error))).ok()
+}
+
+/// The error without the file's name, which whoever shows facts has said already.
+fn without_file(file: &GgufFile, error: &duan_model::Error) -> String {
+    let text = error.to_string();
+    text.strip_prefix(file.label()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text).to_owned()
+}
+
+/// The string at a key; one that is blank says nothing.
+fn text(metadata: &Metadata, key: &str) -> Option<String> {
+    let text = metadata.string(key).ok().flatten()?;
+    (!text.trim().is_empty()).then(|| text.to_owned())
+}
