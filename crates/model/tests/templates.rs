@@ -22,7 +22,7 @@ fn options(variables: &Value) -> RenderOptions {
 #[test]
 fn snippets_render_as_with_jinja2() {
     let cases: Vec<Value> = serde_json::from_str(include_str!("fixtures/templates.json")).unwrap();
-    assert!(cases.len() >= 40);
+    assert!(cases.len() >= 60);
     let mut wrong = Vec::new();
     for case in &cases {
         let name = case["name"].as_str().unwrap();
@@ -32,6 +32,8 @@ fn snippets_render_as_with_jinja2() {
         match (rendered, case["expected"].as_str(), case["refusal"].as_str()) {
             (Ok(prompt), Some(expected), _) if prompt.text() == expected => {}
             (Err(Error::Refused { message, .. }), _, Some(refusal)) if message == refusal => {}
+            // An error of Python or Jinja2, in its own words.
+            (Err(Error::Template { .. }), None, Some(_)) if case["is_failure"] == true => {}
             (Ok(prompt), expected, refusal) => {
                 wrong.push(format!("{name}: expected {:?}\n     got {:?}", expected.or(refusal), prompt.text()))
             }

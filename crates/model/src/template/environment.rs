@@ -5,14 +5,13 @@ use std::sync::atomic::AtomicBool;
 
 use jiff::ZonedDateTime;
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Kwargs, Object, ValueKind, from_args};
+use minijinja::value::{Kwargs, Object, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value};
-use minijinja_contrib::pycompat;
 
-use super::bounds::{bound_filters, charge_text, charged_items};
 use super::marks::Marks;
+use super::operators::TooDeep;
 use super::python::{self, JsonStyle, Scope};
-use super::stack;
+use super::{bounds, stack, text, values};
 
 /// Name of the one template in an environment.
 pub(super) const TEMPLATE: &str = "chat_template";
@@ -45,8 +44,11 @@ impl std::error::Error for Refusal {}
 /// # Errors
 /// Where `source` is no template, or takes too long to read.
 pub(super) fn environment(source: &str) -> Result<Environment<'static>, Error> {
-    let source = super::source::without_generation_tags(source);
-    stack::run(stack::bytes_to_read(&source), &AtomicBool::new(false), move || read(source))
+    // What is put into the source nests no deeper than the source did, but for brackets, which the engine counts.
+    let stack_bytes = stack::bytes_to_read(source);
+    let source = super::source::prepared(source)
+        .map_err(|TooDeep| Error::new(ErrorKind::SyntaxError, "brackets are nested too deep"))?;
+    stack::run(stack_bytes, &AtomicBool::new(false), move || read(source))
 }
 
 /// See [`environment`]; needs the stack for it.
@@ -57,9 +59,11 @@ fn read(source: String) -> Result<Environment<'static>, Error> {
     );
     environment.set_debug(false);
     environment.set_recursion_limit(100);
-    environment.set_unknown_method_callback(method);
+    environment.set_unknown_method_callback(text::method);
     environment.set_formatter(print);
-    bound_filters(&mut environment);
+    bounds::add_filters(&mut environment);
+    text::add_filters(&mut environment);
+    values::add_operators(&mut environment);
     environment.add_filter("tojson", to_json);
     environment.add_filter("string", |state: &State, value: &Value| python_str(state, value));
     environment.add_test("iterable", is_iterable);
@@ -69,9 +73,14 @@ fn read(source: String) -> Result<Environment<'static>, Error> {
     Ok(environment)
 }
 
+/// The marks of this render, in a value that holds [`Marks`]; `None` where messages are not marked.
+pub(super) fn marks(state: &State) -> Option<Value> {
+    state.lookup(MARKS).filter(|value| value.downcast_object_ref::<Marks>().is_some())
+}
+
 /// Runs `write` with the marks of this render, where it has any, and with its fuel.
 fn with_scope<R>(state: &State, write: impl FnOnce(&Scope<'_>) -> R) -> R {
-    let value = state.lookup(MARKS);
+    let value = marks(state);
     let marks = value.as_ref().and_then(|value| value.downcast_object_ref::<Marks>());
     // Writing costs more than copying, for which the engine charges one for 64 bytes.
     write(&Scope { marks, charge: &|bytes| state.consume_fuel(bytes.div_ceil(16) as u64) })
@@ -88,7 +97,11 @@ fn print(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error
     }
 }
 
-fn python_str(state: &State, value: &Value) -> Result<Value, Error> {
+/// `str(VALUE)`; markup stays markup.
+pub(super) fn python_str(state: &State, value: &Value) -> Result<Value, Error> {
+    if value.as_str().is_some() {
+        return Ok(value.clone());
+    }
     with_scope(state, |scope| python::to_str(value, scope)).map(Value::from)
 }
 
@@ -142,15 +155,15 @@ fn to_json(
     with_scope(state, |scope| python::to_json(value, &style, scope)).map(Value::from)
 }
 
-/// The `indent` of `json.dumps`: a number of spaces, or the text itself.
-fn indentation(value: Value) -> Result<String, Error> {
+/// The `indent` of `json.dumps`, or the width of the filter of that name: a number of spaces, or the text itself.
+pub(super) fn indentation(value: Value) -> Result<String, Error> {
     const WIDEST: usize = 64;
     if let Some(text) = value.as_str() {
         return Ok(text.to_owned());
     }
     let width = if value.kind() == ValueKind::Bool { usize::from(value.is_true()) } else { usize::try_from(value)? };
     if width > WIDEST {
-        return Err(Error::new(ErrorKind::InvalidOperation, format!("tojson: indent {width} is more than {WIDEST}")));
+        return Err(Error::new(ErrorKind::InvalidOperation, format!("indent: {width} is more than {WIDEST}")));
     }
     Ok(" ".repeat(width))
 }
@@ -160,28 +173,4 @@ fn text_item(pair: &Value, index: usize) -> Result<String, Error> {
     item.as_str().map(str::to_owned).ok_or_else(|| {
         Error::new(ErrorKind::InvalidOperation, "tojson: separators must be two texts, for items and for keys")
     })
-}
-
-/// Methods of Python's types.
-fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
-    match (value.as_str(), name) {
-        (Some(text), "removeprefix") => {
-            let (prefix,): (&str,) = from_args(arguments)?;
-            Ok(Value::from(text.strip_prefix(prefix).unwrap_or(text)))
-        }
-        (Some(text), "removesuffix") => {
-            let (suffix,): (&str,) = from_args(arguments)?;
-            Ok(Value::from(text.strip_suffix(suffix).unwrap_or(text)))
-        }
-        (Some(_), "join") => {
-            let (list,): (&Value,) = from_args(arguments)?;
-            pycompat::unknown_method_callback(state, value, name, &[charged_items(state, list)?])
-        }
-        _ => {
-            for argument in arguments.iter().filter(|_| name == "format") {
-                charge_text(state, argument, 0)?;
-            }
-            pycompat::unknown_method_callback(state, value, name, arguments)
-        }
-    }
 }

@@ -76,6 +76,10 @@ fn texts_of_long_lists_are_paid_for_before_they_are_made() {
         "'b'.join(ns.x) | length",
         "[ns.x] | join | length",
         "ns.x",
+        "(ns.x ~ 'b') | length",
+        "(['a' * 1000000] * 1000000 ~ 'b') | length",
+        "(['a'] * 1000000000 + ['b']) | length",
+        "'a' in ['b'] * 1000000000",
         "ns.x | string | length",
         "ns.x | tojson | length",
         "ns.x | upper",
@@ -103,6 +107,11 @@ fn texts_of_long_lists_are_paid_for_before_they_are_made() {
         let error = template(&source).render(&[Message::user("x")], &RenderOptions::default()).unwrap_err();
         assert!(error.to_string().contains("too much text"), "{use_of_list}: {error}");
     }
+    // The engine's own `+` copies a list at the 33rd one.
+    let add = "{% set ns.x = ns.x + ns.x %}";
+    let source = format!("{{% set ns = namespace(x=['a']) %}}{}{{{{ ns.x | length }}}}", add.repeat(40));
+    let error = template(&source).render(&[], &RenderOptions::default()).unwrap_err();
+    assert!(error.to_string().contains("too much text"), "{error}");
     let error = template("{{ debug() }}").render(&[], &RenderOptions::default()).unwrap_err().to_string();
     assert!(error.contains("debug"), "{error}");
 }

@@ -41,13 +41,7 @@ impl Marks {
     }
 
     fn stand_in(&mut self, character: char) -> Result<char, TooManyCharacters> {
-        if character.is_whitespace() {
-            return Ok(character);
-        }
-        if (character as u32) < PLACES {
-            return char::from_u32(PLANE_15 + character as u32).ok_or(TooManyCharacters);
-        }
-        if let Some(&stand_in) = self.stand_ins.get(&character) {
+        if let Some(stand_in) = self.known_stand_in(character) {
             return Ok(stand_in);
         }
         let place = u32::try_from(self.originals.len()).ok().filter(|&place| place < PLACES);
@@ -55,6 +49,27 @@ impl Marks {
         self.originals.push(character);
         self.stand_ins.insert(character, stand_in);
         Ok(stand_in)
+    }
+
+    /// The stand-in of a character, where it has one already or needs no table.
+    pub(super) fn known_stand_in(&self, character: char) -> Option<char> {
+        if character.is_whitespace() {
+            return Some(character);
+        }
+        if (character as u32) < PLACES {
+            return char::from_u32(PLANE_15 + character as u32);
+        }
+        self.stand_ins.get(&character).copied()
+    }
+
+    /// Whether a text has stand-ins.
+    pub(super) fn are_in(&self, text: &str) -> bool {
+        text.chars().any(|character| self.original(character).is_some())
+    }
+
+    /// `text` with the originals of its stand-ins.
+    pub(super) fn plain(&self, text: &str) -> String {
+        text.chars().map(|character| self.original(character).unwrap_or(character)).collect()
     }
 
     /// The original of a stand-in; `None` for all other characters.

@@ -88,6 +88,8 @@ pub struct RenderOptions {
     /// Other variables of the template, such as `enable_thinking`. These are the caller's own words: unlike messages, tools
     /// and documents, they may bring control tokens.
     pub variables: serde_json::Map<String, Json>,
+    /// The name of a further template of the file, see [`super::ChatTemplate::names`]; `None` is the usual one.
+    pub template: Option<String>,
     /// The time that `strftime_now` tells; `None` is the time of the render. A fixed one keeps prompts equal.
     pub now: Option<ZonedDateTime>,
     /// Whether a conversation that the template refuses is changed until it fits, see [`super::ChatTemplate::render`]. False
@@ -102,6 +104,7 @@ impl Default for RenderOptions {
             tools: Vec::new(),
             documents: Vec::new(),
             variables: serde_json::Map::new(),
+            template: None,
             now: None,
             repair: false,
         }
@@ -238,7 +241,12 @@ impl Variables {
         } else {
             self.text(&message.role)?
         };
-        let mut entries = vec![("role", role), ("content", self.text(&message.content)?)];
+        let mut entries = Vec::new();
+        if let Some(reasoning) = &message.reasoning_content {
+            // Some templates know it by this name, and Hugging Face gives them both.
+            entries.push(("thinking", self.text(reasoning)?));
+        }
+        entries.extend([("role", role), ("content", self.text(&message.content)?)]);
         if let Some(name) = &message.name {
             entries.push(("name", self.text(name)?));
         }
@@ -335,41 +343,5 @@ fn number(number: &serde_json::Number) -> Value {
         (Some(value), _) => Value::from(value),
         (None, Some(value)) => Value::from(value),
         (None, None) => Value::from(number.as_f64().unwrap_or(f64::NAN)),
-    }
-}
-
-/// All texts of a conversation that are marked, for finding out which literals of a template may meet them.
-pub(super) fn texts<'m>(messages: &'m [Message], options: &'m RenderOptions) -> Vec<&'m str> {
-    let mut texts = Vec::new();
-    for message in messages {
-        texts.extend([message.role.as_str(), message.content.as_str()]);
-        texts.extend(
-            [&message.name, &message.reasoning_content, &message.tool_call_id]
-                .into_iter()
-                .flatten()
-                .map(String::as_str),
-        );
-        for call in &message.tool_calls {
-            texts.extend([&call.name].into_iter().chain(&call.id).map(String::as_str));
-            push_texts(&call.arguments, &mut texts);
-        }
-    }
-    options.tools.iter().chain(&options.documents).for_each(|json| push_texts(json, &mut texts));
-    texts
-}
-
-fn push_texts<'j>(json: &'j Json, texts: &mut Vec<&'j str>) {
-    // A stack of our own: nesting is checked elsewhere, and this must not depend on it.
-    let mut stack = vec![json];
-    while let Some(json) = stack.pop() {
-        match json {
-            Json::String(text) => texts.push(text),
-            Json::Array(items) => stack.extend(items),
-            Json::Object(object) => object.iter().for_each(|(key, value)| {
-                texts.push(key);
-                stack.push(value);
-            }),
-            _ => {}
-        }
     }
 }

@@ -8,20 +8,17 @@
 //! A message may hold `<|im_end|>`, and must not end its turn with it. So a prompt is a list of parts, and only
 //! [`Part::Template`] may become control tokens. Which text is whose is found out like this:
 //!
-//! 1. The template is rendered with the messages as they are. This is the prompt's text, the same that Jinja2 gives.
-//! 2. It is rendered again with *marked* messages (`marks.rs`): each character but white space is replaced by a stand-in
+//! 1. The template is rendered with *marked* messages (`marks.rs`): each character but white space is replaced by a stand-in
 //!    from Unicode's private use planes. However the template cuts, strips, joins or escapes them, a stand-in in the output
 //!    comes from a message, and everything else does not.
-//! 3. Where the second text with its stand-ins replaced equals the first, its division is the prompt's. Where not, the
-//!    template asked messages for something that marked ones did not answer, such as `'</think>' in content`. It is rendered
-//!    once more with the same marks on those literals that it asks with (`source.rs`) and that occur in a message; and, if
-//!    that is not enough, on those that are the whole of one. Literals that it writes are never marked, so no message can
-//!    turn the template's own markers into text.
-//! 4. Should none of them agree, the first marked rendering that succeeds is the prompt: the template then took the messages
-//!    as if they held nothing that it looks for. No known template with any message tried comes to this.
+//! 2. Where a template asks what messages say, as in `'</think>' in content`, it is answered by what the stand-ins stand for:
+//!    operators (`operators.rs`, `values.rs`), methods and filters of texts (`text.rs`) look at the originals, and what they leave
+//!    keeps its marks.
+//! 3. Where the template refuses the conversation or fails, it is rendered once more with the messages as they are, so that its
+//!    words can be read.
 //!
 //! So text of a message never becomes a control token, because only characters without a mark can, and each character of a
-//! message that is no white space has one in every rendering whose division is used. What is not marked: white space (control
+//! message that is no white space has one. What is not marked: white space (control
 //! tokens of white space alone are never made from prompts, see [`crate::tokenizer::Tokenizer::encode_prompt`]), numbers and
 //! truth values in arguments of tools, the roles that templates know, and the words of JSON Schema in definitions of tools,
 //! all of which come from fixed lists or hold no letters.
@@ -30,7 +27,7 @@
 //!
 //! A template comes from a stranger's file. Its length is bounded, and so is the time for reading and for rendering it; stacks
 //! are large enough for whatever it nests (`stack.rs`). What a rendering may cost grows with the messages (`FUEL_*`), and bounds
-//! what filters and methods make (`bounds.rs`, which also says what stays open). A template can reach neither files nor network.
+//! what operators, filters and methods make before they make it (`values.rs`, `bounds.rs`). A template can reach neither files nor network.
 
 mod bounds;
 mod environment;
@@ -38,12 +35,15 @@ mod environment;
 mod limits_tests;
 mod marks;
 mod message;
+mod operators;
 mod python;
 mod repair;
 mod source;
 mod stack;
 #[cfg(test)]
 mod tests;
+mod text;
+mod values;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -103,7 +103,10 @@ impl Prompt {
 }
 
 const DEFAULT_KEY: &str = "tokenizer.chat_template";
-const TOOL_USE_KEY: &str = "tokenizer.chat_template.tool_use";
+/// What the keys of further templates begin with; their names follow.
+const NAMED_KEYS: &str = "tokenizer.chat_template.";
+/// The named template for conversations with tools.
+const TOOL_USE: &str = "tool_use";
 
 /// The longest template that is read. The longest known one has about 60 thousand bytes.
 const LONGEST_SOURCE_BYTES: usize = 128 << 10;
@@ -128,6 +131,8 @@ pub struct ChatTemplate {
     default: Compiled,
     /// For conversations with tools, where the file has one of its own.
     tool_use: Option<Compiled>,
+    /// Further templates by name, or why they cannot be read.
+    named: Vec<(String, std::result::Result<Compiled, String>)>,
     /// What names the template in errors: the file, or nothing.
     file: String,
     bos: String,
@@ -137,7 +142,8 @@ pub struct ChatTemplate {
 /// A template that was read without errors.
 #[derive(Debug)]
 struct Compiled {
-    name: &'static str,
+    /// Where it comes from: the key in the file.
+    name: String,
     source: String,
     /// See [`Prompt::template`].
     markup: Arc<str>,
@@ -147,7 +153,7 @@ struct Compiled {
 }
 
 impl Compiled {
-    fn new(name: &'static str, source: &str, file: &str) -> Result<Compiled> {
+    fn new(name: &str, source: &str, file: &str) -> Result<Compiled> {
         let label = label(file, name);
         if source.len() > LONGEST_SOURCE_BYTES {
             let found = format!("the template has {} bytes, more than {LONGEST_SOURCE_BYTES}; {REMEDY}", source.len());
@@ -158,7 +164,7 @@ impl Compiled {
         let unescaped = source.replace("\\\"", "\"").replace("\\'", "'");
         let markup = if unescaped == source { source.to_owned() } else { format!("{source}\n{unescaped}") };
         Ok(Compiled {
-            name,
+            name: name.to_owned(),
             source: source.to_owned(),
             markup: markup.into(),
             environment,
@@ -168,24 +174,44 @@ impl Compiled {
 }
 
 impl ChatTemplate {
-    /// The template in a file's metadata (`tokenizer.chat_template`, and `tokenizer.chat_template.tool_use` for conversations
-    /// with tools), or `None` where it has none: a base model. An empty template counts as none.
+    /// The template in a file's metadata, or `None` where it has none: a base model. An empty template counts as none.
+    ///
+    /// The template is `tokenizer.chat_template`, and `tokenizer.chat_template.tool_use` for conversations with tools. Others,
+    /// `tokenizer.chat_template.NAME`, are used where [`RenderOptions::template`] names them.
     ///
     /// # Errors
-    /// Where a template is there and cannot be read. There is no other template to fall back to.
+    /// Where one of the first two is there and cannot be read. There is no other template to fall back to. What is wrong with
+    /// another one is said when it is asked for, and by [`ChatTemplate::unreadable`].
     pub fn from_gguf(metadata: &Metadata, tokenizer: &Tokenizer) -> Result<Option<ChatTemplate>> {
-        let read = |key: &'static str| -> Result<Option<Compiled>> {
+        let read = |key: &str| -> Result<Option<Compiled>> {
             let source = metadata.string(key)?.filter(|source| !source.trim().is_empty());
             source.map(|source| Compiled::new(key, source, metadata.file())).transpose()
         };
         let text = |id: Option<u32>| id.and_then(|id| tokenizer.token_text(id)).unwrap_or_default().to_owned();
-        let (default, tool_use) = match (read(DEFAULT_KEY)?, read(TOOL_USE_KEY)?) {
+        let (default, tool_use) = match (read(DEFAULT_KEY)?, read(&format!("{NAMED_KEYS}{TOOL_USE}"))?) {
             (Some(default), tool_use) => (default, tool_use),
             (None, Some(tool_use)) => (tool_use, None),
             (None, None) => return Ok(None),
         };
+        let keys = metadata.iter().filter_map(|(key, _)| Some((key, key.strip_prefix(NAMED_KEYS)?)));
+        let mut named = Vec::new();
+        for (key, name) in keys.filter(|(_, name)| *name != TOOL_USE) {
+            match read(key) {
+                Ok(Some(template)) => named.push((name.to_owned(), Ok(template))),
+                Ok(None) => {}
+                Err(Error::Template { message, .. }) => named.push((name.to_owned(), Err(message))),
+                Err(other) => named.push((name.to_owned(), Err(other.to_string()))),
+            }
+        }
         let file = metadata.file().to_owned();
-        Ok(Some(ChatTemplate { default, tool_use, file, bos: text(tokenizer.bos()), eos: text(tokenizer.eos()) }))
+        Ok(Some(ChatTemplate {
+            default,
+            tool_use,
+            named,
+            file,
+            bos: text(tokenizer.bos()),
+            eos: text(tokenizer.eos()),
+        }))
     }
 
     /// A template from elsewhere; `bos` and `eos` are the texts of the tokens that begin and end a text.
@@ -194,12 +220,19 @@ impl ChatTemplate {
     /// Where `source` is no template.
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<ChatTemplate> {
         let default = Compiled::new("chat template", source, "")?;
-        Ok(ChatTemplate { default, tool_use: None, file: String::new(), bos: bos.to_owned(), eos: eos.to_owned() })
+        Ok(ChatTemplate {
+            default,
+            tool_use: None,
+            named: Vec::new(),
+            file: String::new(),
+            bos: bos.to_owned(),
+            eos: eos.to_owned(),
+        })
     }
 
     /// Where the template comes from: the key in the file.
     pub fn source_name(&self) -> &str {
-        self.default.name
+        &self.default.name
     }
 
     /// The template's text.
@@ -209,7 +242,43 @@ impl ChatTemplate {
 
     /// Where the template for conversations with tools comes from, where it is another one.
     pub fn tool_use_source_name(&self) -> Option<&str> {
-        self.tool_use.as_ref().map(|template| template.name)
+        self.tool_use.as_ref().map(|template| template.name.as_str())
+    }
+
+    /// Names by which [`RenderOptions::template`] can ask for further templates.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tool_use.iter().map(|_| TOOL_USE).chain(self.named.iter().map(|(name, _)| name.as_str()))
+    }
+
+    /// Further templates that cannot be read: their names, and why.
+    pub fn unreadable(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.named.iter().filter_map(|(name, template)| Some((name.as_str(), template.as_ref().err()?.as_str())))
+    }
+
+    /// The template for a conversation with or without tools: its key and its text, as [`ChatTemplate::render`] takes it.
+    ///
+    /// # Errors
+    /// Where `options` names a template that is not there, or that cannot be read.
+    pub fn chosen(&self, options: &RenderOptions) -> Result<(&str, &str)> {
+        self.choose(options).map(|template| (template.name.as_str(), template.source.as_str()))
+    }
+
+    fn choose(&self, options: &RenderOptions) -> Result<&Compiled> {
+        let Some(name) = &options.template else {
+            return Ok(self.tool_use.as_ref().filter(|_| !options.tools.is_empty()).unwrap_or(&self.default));
+        };
+        let of_tools = self.tool_use.iter().map(|template| (TOOL_USE, Ok(template)));
+        let others = self.named.iter().map(|(name, template)| (name.as_str(), template.as_ref()));
+        match of_tools.chain(others).find(|(other, _)| *other == name.as_str()) {
+            Some((_, Ok(template))) => Ok(template),
+            Some((_, Err(why))) => Err(Error::template(label(&self.file, &format!("{NAMED_KEYS}{name}")), why)),
+            None => {
+                let names: Vec<&str> = self.names().collect();
+                let there = if names.is_empty() { "none has a name".to_owned() } else { names.join(", ") };
+                let found = format!("there is no template named \"{}\"; there are: {there}", quoted(name));
+                Err(Error::template(label(&self.file, DEFAULT_KEY), found))
+            }
+        }
     }
 
     /// The prompt for a conversation.
@@ -222,7 +291,7 @@ impl ChatTemplate {
     /// [`Error::Refused`] with the template's own words where it refuses the conversation, [`Error::Template`] where it fails
     /// or takes too long.
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<Prompt> {
-        let template = self.tool_use.as_ref().filter(|_| !options.tools.is_empty()).unwrap_or(&self.default);
+        let template = self.choose(options)?;
         let now = options.now.clone().unwrap_or_else(ZonedDateTime::now);
         let render = |messages: &[Message]| self.render_once(template, messages, options, &now);
         let first = render(messages);
@@ -247,7 +316,7 @@ impl ChatTemplate {
         options: &RenderOptions,
         now: &ZonedDateTime,
     ) -> Result<Prompt> {
-        let label = label(&self.file, template.name);
+        let label = label(&self.file, &template.name);
         let context = |variables: Variables| {
             variables.context(messages, options, (&self.bos, &self.eos), now).map_err(|unusable| {
                 Error::template(
@@ -264,38 +333,21 @@ impl ChatTemplate {
             let costs = FUEL_PER_BYTE * context.bytes as u64 + FUEL_PER_MESSAGE * messages.len() as u64;
             run(environment.clone(), context, FUEL.saturating_add(costs).min(MOST_FUEL), &template.is_given_up)
         };
-        let plain = render(&template.environment, &context(Variables::plain())?).map_err(|e| failure(&label, &e))?;
         let marked = context(Variables::marked())?;
-        let marks = marked.value.get_attr(MARKS).ok().and_then(|value| value.downcast_object::<Marks>());
-        let marks = marks.unwrap_or_default();
-        let (mut fallback, mut failed): (Option<Vec<Part>>, Option<minijinja::Error>) = (None, None);
-        for literals in [Literals::Plain, Literals::Contained, Literals::Equal] {
-            let rendered = if literals == Literals::Plain {
-                render(&template.environment, &marked)
-            } else {
-                let source = literals.marked_source(&template.source, &message::texts(messages, options));
-                environment(&source).and_then(|environment| render(&environment, &marked))
-            };
-            let rendered = match rendered {
-                Ok(rendered) => rendered,
-                Err(error) => {
-                    failed = Some(error);
-                    continue;
+        let rendered = match render(&template.environment, &marked) {
+            Ok(rendered) => rendered,
+            Err(error) if error.kind() == ErrorKind::OutOfFuel => return Err(failure(&label, &error)),
+            // What a template says of marked messages nobody can read.
+            Err(_) => match render(&template.environment, &context(Variables::plain())?) {
+                Err(error) => return Err(failure(&label, &error)),
+                Ok(_) => {
+                    let found = "the template depends on what messages say in a way that cannot be kept safe";
+                    return Err(Error::template(&label, found));
                 }
-            };
-            let parts = marks.parts(&rendered);
-            if is_text(&parts, &plain) {
-                return Ok(Prompt { parts, template: template.markup.clone() });
-            }
-            fallback.get_or_insert(parts);
-        }
-        let parts = fallback.ok_or_else(|| match failed.filter(|error| error.kind() == ErrorKind::OutOfFuel) {
-            Some(error) => failure(&label, &error),
-            None => {
-                Error::template(&label, "the template depends on what messages say in a way that cannot be kept safe")
-            }
-        })?;
-        Ok(Prompt { parts, template: template.markup.clone() })
+            },
+        };
+        let marks = marked.value.get_attr(MARKS).ok().and_then(|value| value.downcast_object::<Marks>());
+        Ok(Prompt { parts: marks.unwrap_or_default().parts(&rendered), template: template.markup.clone() })
     }
 }
 
@@ -311,67 +363,6 @@ fn run(mut environment: Environment<'static>, context: &Context, fuel: u64, is_g
     stack::run(stack::bytes_to_render(fuel), is_given_up, move || {
         environment.get_template(TEMPLATE).and_then(|template| template.render(value))
     })
-}
-
-/// Whether the parts together are `text`.
-fn is_text(parts: &[Part], mut text: &str) -> bool {
-    parts.iter().all(|part| match text.strip_prefix(part.text()) {
-        Some(rest) => {
-            text = rest;
-            true
-        }
-        None => false,
-    }) && text.is_empty()
-}
-
-/// Which literals of a template are marked like messages, of those that it asks with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Literals {
-    Plain,
-    /// Those with other characters than letters and digits that occur in a message.
-    Contained,
-    /// Those, and words that are the whole of a text in a message.
-    Equal,
-}
-
-impl Literals {
-    /// The template with marked literals.
-    fn marked_source(self, source: &str, texts: &[&str]) -> String {
-        source::with_asking_literals(source, |literal| {
-            let core = literal.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r");
-            let core = core.replace("\\'", "'").replace("\\\"", "\"").replace("\\\\", "\\");
-            let core = core.trim();
-            let is_word = core.chars().all(|c| c.is_alphanumeric() || c == '_');
-            let is_marked = !core.is_empty()
-                && (!is_word && texts.iter().any(|text| text.contains(core))
-                    || is_word && self == Literals::Equal && texts.contains(&core));
-            if is_marked { marked_literal(literal) } else { None }
-        })
-    }
-}
-
-/// The inside of a literal with marks on its characters; escapes of white space stay escapes.
-fn marked_literal(literal: &str) -> Option<String> {
-    // Literals of templates are short, and a character without a fixed stand-in would need the table of the messages.
-    let mut marks = Marks::default();
-    let mut out = String::new();
-    let mut characters = literal.chars();
-    while let Some(character) = characters.next() {
-        let character = match character {
-            '\\' => match characters.next()? {
-                escaped @ ('n' | 't' | 'r') => {
-                    out.extend(['\\', escaped]);
-                    continue;
-                }
-                escaped @ ('\'' | '"' | '\\') => escaped,
-                _ => return None,
-            },
-            other if (other as u32) >= 0xfffe => return None,
-            other => other,
-        };
-        out.push_str(&marks.mark(character.encode_utf8(&mut [0; 4])).ok()?);
-    }
-    Some(out)
 }
 
 /// Whether a rendering needs no repair: it succeeded and holds what every system message says.

@@ -8,10 +8,9 @@ use std::fmt::Write as _;
 use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, Value};
 
+use super::bounds::check_depth;
 use super::marks::Marks;
-
-/// Values nested deeper than this are refused.
-const DEEPEST: usize = 200;
+use super::values::check_written;
 
 /// Where the writers find the marks of a render, and to whom they report what they write, so that a small value that holds
 /// itself many times over cannot make an endless text.
@@ -50,6 +49,7 @@ struct JsonWriter<'a> {
 impl JsonWriter<'_> {
     fn value(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         check_depth(depth)?;
+        check_written(value)?;
         match value.kind() {
             ValueKind::String => self.string(value.as_str().unwrap_or_default()),
             ValueKind::Seq | ValueKind::Iterable => self.list(value, depth)?,
@@ -150,7 +150,7 @@ fn push_utf16(character: char, out: &mut String) {
 
 /// Appends `text`, each character as `escape` writes it. What a stand-in's original becomes is marked again, where it is of
 /// characters that have a stand-in of their own.
-fn push_escaped(text: &str, marks: Option<&Marks>, out: &mut String, escape: impl Fn(char, &mut String)) {
+pub(super) fn push_escaped(text: &str, marks: Option<&Marks>, out: &mut String, escape: impl Fn(char, &mut String)) {
     let mut escaped = String::new();
     for character in text.chars() {
         let Some(original) = marks.and_then(|marks| marks.original(character)) else {
@@ -225,6 +225,7 @@ pub(super) fn to_str(value: &Value, scope: &Scope<'_>) -> Result<String, Error> 
 /// Appends `repr(value)`.
 fn push_repr(value: &Value, scope: &Scope<'_>, out: &mut String, depth: usize) -> Result<(), Error> {
     check_depth(depth)?;
+    check_written(value)?;
     (scope.charge)(2 + value.as_str().map_or(0, str::len))?;
     match value.kind() {
         ValueKind::String => push_repr_of_string(value.as_str().unwrap_or_default(), scope.marks, out),
@@ -276,13 +277,6 @@ fn push_repr_of_string(text: &str, marks: Option<&Marks>, out: &mut String) {
         _ => out.push(character),
     });
     out.push(quote);
-}
-
-fn check_depth(depth: usize) -> Result<(), Error> {
-    if depth > DEEPEST {
-        return Err(Error::new(ErrorKind::InvalidOperation, format!("values are nested deeper than {DEEPEST}")));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

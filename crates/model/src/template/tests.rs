@@ -195,6 +195,8 @@ const STRICT: &str = "{% if messages[0].role == 'system' %}{{ raise_exception('S
 #[test]
 fn strict_templates_refuse_and_repair_helps() {
     let (system, user) = (|text: &str| Message::system(text), |text: &str| Message::user(text));
+    let call = Message { tool_calls: vec![ToolCall::new("f", json!({}))], ..Message::assistant("") };
+    let answer = Message { tool_call_id: Some("1".to_owned()), ..Message::new("tool", "no") };
     let cases = [
         (vec![system("S"), user("U")], "System role", "<user>S\n\nU"),
         (vec![system("S"), system("T"), user("U")], "System role", "<user>S\n\nT\n\nU"),
@@ -204,6 +206,8 @@ fn strict_templates_refuse_and_repair_helps() {
         (vec![user("A"), system("S"), user("B")], "Unknown role", "<user>S\n\nA\n\nB"),
         (vec![user("A"), Message::new("wizard", "B")], "Unknown role", ""),
         (vec![Message::assistant("H"), user("U")], "alternate", ""),
+        (vec![user("A"), call.clone(), answer.clone()], "alternate", ""),
+        (vec![system("S"), user("A"), call.clone(), answer.clone()], "System role", ""),
     ];
     for (messages, refusal, repaired) in cases {
         match template(STRICT).render(&messages, &RenderOptions::default()) {
@@ -249,6 +253,9 @@ fn endless_and_huge_renders_are_stopped() {
         "{{ messages | tojson(indent=100000000) }}",
         // One step of the template engine that would take years; no fuel counts it.
         "{% set ns = namespace(x=[], y=[]) %}{% for i in range(60) %}\
+         {% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y == ns.x }}",
+        // The same where fuel counts it.
+        "{% set ns = namespace(x=[], y=[]) %}{% for i in range(60) %}\
          {% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}",
     ] {
         let error = template(source).render(&[Message::user("x")], &RenderOptions::default()).unwrap_err();
@@ -260,7 +267,7 @@ fn endless_and_huge_renders_are_stopped() {
 fn a_template_that_was_given_up_is_not_tried_again() {
     let template = template(
         "{% if messages | length > 1 %}{% set ns = namespace(x=[], y=[]) %}{% for i in range(60) %}\
-         {% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y }}{% endif %}",
+         {% set ns.x = [ns.x, ns.x] %}{% set ns.y = [ns.y, ns.y] %}{% endfor %}{{ ns.x == ns.y == ns.x }}{% endif %}",
     );
     let short = [Message::user("x")];
     let long = [Message::user("x"), Message::user("y")];
@@ -330,6 +337,28 @@ fn metadata(templates: &[(&str, &str)]) -> (Metadata, Tokenizer) {
     (metadata, tokenizer)
 }
 
+const TOOLS_KEY: &str = "tokenizer.chat_template.tool_use";
+
+#[test]
+fn templates_can_be_asked_for_by_name() {
+    let keys = [(DEFAULT_KEY, "d"), (TOOLS_KEY, "t"), ("tokenizer.chat_template.rag", "r")];
+    let broken = ("tokenizer.chat_template.broken", "{% if %}");
+    let (metadata, tokenizer) = metadata(&[&keys[..], &[broken, ("tokenizer.chat_template.empty", "")]].concat());
+    let template = ChatTemplate::from_gguf(&metadata, &tokenizer).unwrap().unwrap();
+    assert_eq!(template.names().collect::<Vec<_>>(), ["tool_use", "rag", "broken"]);
+    let unreadable: Vec<_> = template.unreadable().collect();
+    assert!(matches!(unreadable[..], [("broken", why)] if why.contains("syntax error")), "{unreadable:?}");
+    let named = |name: &str| RenderOptions { template: Some(name.to_owned()), ..RenderOptions::default() };
+    assert_eq!(template.render(&[], &named("rag")).unwrap().text(), "r");
+    assert_eq!(template.render(&[], &named("tool_use")).unwrap().text(), "t");
+    assert_eq!(template.chosen(&named("rag")).unwrap(), ("tokenizer.chat_template.rag", "r"));
+    assert_eq!(template.chosen(&RenderOptions::default()).unwrap(), (DEFAULT_KEY, "d"));
+    let error = template.render(&[], &named("broken")).unwrap_err().to_string();
+    assert!(error.starts_with("m.gguf: tokenizer.chat_template.broken: "), "{error}");
+    let error = template.render(&[], &named("x\n")).unwrap_err().to_string();
+    assert!(error.contains("tool_use, rag, broken") && !error.contains('\n'), "{error}");
+}
+
 #[test]
 fn the_source_of_a_template_is_known() {
     let with = |templates: &[(&str, &str)]| {
@@ -343,13 +372,13 @@ fn the_source_of_a_template_is_known() {
     assert_eq!(default.source(), "{{ bos_token }}d{{ eos_token }}");
     let tools = RenderOptions { tools: vec![json!({"type": "function"})], ..RenderOptions::default() };
     assert_eq!(default.render(&[], &tools).unwrap().text(), "<s>d</s>");
-    let both = with(&[(DEFAULT_KEY, "d"), (TOOL_USE_KEY, "t")]).unwrap().unwrap();
-    assert_eq!(both.tool_use_source_name(), Some(TOOL_USE_KEY));
+    let both = with(&[(DEFAULT_KEY, "d"), (TOOLS_KEY, "t")]).unwrap().unwrap();
+    assert_eq!(both.tool_use_source_name(), Some(TOOLS_KEY));
     assert_eq!(both.render(&[], &tools).unwrap().text(), "t");
     assert_eq!(both.render(&[], &RenderOptions::default()).unwrap().text(), "d");
-    let only = with(&[(TOOL_USE_KEY, "t")]).unwrap().unwrap();
-    assert_eq!((only.source_name(), only.tool_use_source_name()), (TOOL_USE_KEY, None));
-    for (key, source) in [(DEFAULT_KEY, "{% if %}"), (TOOL_USE_KEY, "{{")] {
+    let only = with(&[(TOOLS_KEY, "t")]).unwrap().unwrap();
+    assert_eq!((only.source_name(), only.tool_use_source_name()), (TOOLS_KEY, None));
+    for (key, source) in [(DEFAULT_KEY, "{% if %}"), (TOOLS_KEY, "{{")] {
         let error =
             with(&[(DEFAULT_KEY, "d")].into_iter().filter(|d| d.0 != key).chain([(key, source)]).collect::<Vec<_>>());
         let error = error.unwrap_err().to_string();
