@@ -1,5 +1,5 @@
-"""Writes the first inputs of the fuzz target `model` into fuzz/corpus/model: every tiny model of the crate duan-backend, as it
-is, and again with a chat template and with zeros for weights.
+"""Writes the first inputs of the fuzz targets `model` and `answer` into fuzz/corpus: every tiny model of the crate duan-backend,
+as it is, and again with a chat template and with zeros for weights; and answers with calls, one for each format.
 
 Needs nothing but Python. Run from anywhere."""
 
@@ -15,6 +15,50 @@ TEMPLATE = (
     "{{ '<|im_start|>' + m['role'] + '\\n' + m['content'] | trim + '<|im_end|>' }}{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+
+ANSWERS = CORPUS.parent / "answer"
+
+# Thoughts and a call, as the models of each family write them.
+CALLS = [
+    '<think>Hm.</think>Text\n<tool_call>\n{"name": "f", "arguments": {"a": "</x> \\" }", "b": [1, {}]}}\n</tool_call>',
+    "<tool_call>\n<function=f>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>",
+    "<seed:think>Hm</seed:think><seed:tool_call><function=f><parameter=a>[1, 'x']</parameter></function></seed:tool_call>",
+    "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x</arg_value>\n</tool_call>",
+    "<tool_calls:opensource><tool_call:opensource>f<tool_sep:opensource><arg_key:opensource>a</arg_key:opensource>"
+    "<arg_value:opensource>x</arg_value:opensource></tool_call:opensource></tool_calls:opensource>",
+    '<function name="f"><param name="a"><![CDATA[x]]></param></function>',
+    '<minimax:tool_call><invoke name="f"><parameter name="a">x</parameter></invoke></minimax:tool_call>',
+    '<tool_calls>\n{"name": "f", "arguments": {}}\n</tool_calls>',
+    ']<]minimax[>[<tool_call>]<]minimax[>[<invoke name="f">]<]minimax[>[<a>]<]minimax[>[<item>1]<]minimax[>[</item>'
+    "]<]minimax[>[</a>]<]minimax[>[</invoke>]<]minimax[>[</tool_call>",
+    'Here are my reasoning steps:\nHm\n[BEGIN FINAL RESPONSE]<tool_calls>[{"name": "f", "arguments": {}}]</tool_calls>',
+    '<TOOLCALL>[{"name": "f", "arguments": {}}]</TOOLCALL>',
+    '<|inner_prefix|>Hm<|inner_suffix|><|tools_prefix|>[{"f": {}}]<|tools_suffix|>',
+    '<|START_THINKING|>Hm<|END_THINKING|><|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {}}]<|END_ACTION|>',
+    'Action:\n```json\n[{"tool_name": "f", "parameters": {}}]\n```',
+    "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+    "<｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>",
+    '<｜DSML｜tool_calls><｜DSML｜invoke name="f"><｜DSML｜parameter name="a" string="true">x</｜DSML｜parameter>'
+    "</｜DSML｜invoke></｜DSML｜tool_calls>",
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+    '<|open|>think<|sep|>Hm<|close|>think<|sep|><|open|>call tool="f" index="1"<|sep|><|open|>argument key="a" type="string"<|sep|>x'
+    "<|close|>argument<|sep|><|close|>call<|sep|>",
+    "<|think|>Hm<|end|><|tool_call:begin|>a1<|tool_call:name|>f<|tool_call:args|>{}<|tool_call:end|>",
+    "[THINK]Hm[/THINK][TOOL_CALLS]f[CALL_ID]1[ARGS]{}",
+    '[TOOL_CALLS][{"name": "f", "arguments": {}, "id": "1"}]',
+    '<|tool_call|>[{"name": "f", "arguments": {}}]',
+    ' functools[{"name": "f", "arguments": {}}]',
+    '<|function_call|>{"name": "f", "arguments": {}}',
+    "<function=f>{}</function>",
+    "f\n{}>>>all\nText",
+    '{"name": "f", "parameters": {}}; {"name": "f", "parameters": {}}',
+    '<|python_tag|>f.call(a="x")',
+    "<|tool_call_start|>[f(a='x', b=[1, True, None])]<|tool_call_end|>",
+    '<|channel>thought\nHm\n<channel|><|tool_call>call:f{a:<|"|>x<|"|>,b:[1,{}]}<tool_call|>',
+    ' to=f<|message|><atem:function_calls><atem:invoke name="f"><atem:parameter name="a">x</atem:parameter>'
+    "</atem:invoke></atem:function_calls>",
+    "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>commentary to=functions.f<|message|>{}<|call|>",
+]
 
 SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 STRING, ARRAY = 8, 9
@@ -75,7 +119,12 @@ def main():
         data = path.read_bytes()
         (CORPUS / f"{path.parent.name}.gguf").write_bytes(data)
         (CORPUS / f"{path.parent.name}-chat.gguf").write_bytes(with_template(data))
-    print(f"{len(list(CORPUS.iterdir()))} files in {CORPUS}")
+    ANSWERS.mkdir(parents=True, exist_ok=True)
+    for index, answer in enumerate(CALLS):
+        for prompt in range(6):
+            (ANSWERS / f"{index:02}-{prompt}").write_bytes(bytes([index % 2, prompt, 1, 2]) + answer.encode())
+    for folder in (CORPUS, ANSWERS):
+        print(f"{len(list(folder.iterdir()))} files in {folder}")
 
 
 if __name__ == "__main__":

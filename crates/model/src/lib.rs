@@ -3,7 +3,8 @@
 //! A checkpoint passes through stages, each a type that one can stop at and print:
 //! [`gguf::GgufFile`] (bytes, checked), [`config::ModelConfig`] (the model as data, filled by its family in [`families`]),
 //! [`graph::Graph`] and [`weights::Weights`] (the forward pass, recorded once, and what it refers to), together a
-//! [`Model`]. Beside them stand the [`tokenizer`] and the chat [`template`], which need the file's metadata only.
+//! [`Model`]. Beside them stand the [`tokenizer`], the chat [`template`], which need the file's metadata only, and its
+//! counterpart, the [`answer`] that a model gives.
 //!
 //! Everything that comes from a file is checked before it is used: counts against the bytes that are left, shapes
 //! against the configuration, text before it can become a control token. A wrong file is an [`Error`] of one line.
@@ -12,6 +13,7 @@
 //! is `map.rs`, the memory map. Start reading at `model.rs` (the stages), then `graph.rs` (the forward pass), then
 //! `families/llama.rs` (the shortest family).
 
+pub mod answer;
 pub mod bytes;
 pub mod config;
 mod error;

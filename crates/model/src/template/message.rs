@@ -189,6 +189,16 @@ pub(super) struct Variables {
     marks: Option<Marks>,
     /// Bytes of all texts: what a render is allowed to cost grows with them.
     bytes: usize,
+    arguments: Arguments,
+}
+
+/// What templates see of the arguments of calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Arguments {
+    /// Objects, as nearly all templates want them.
+    Objects,
+    /// Texts of JSON.
+    Texts,
 }
 
 /// The variables of a render, and the marks again, which the template's filters share.
@@ -198,12 +208,12 @@ pub(super) struct Context {
 }
 
 impl Variables {
-    pub(super) fn plain() -> Variables {
-        Variables { marks: None, bytes: 0 }
+    pub(super) fn plain(arguments: Arguments) -> Variables {
+        Variables { marks: None, bytes: 0, arguments }
     }
 
-    pub(super) fn marked() -> Variables {
-        Variables { marks: Some(Marks::default()), bytes: 0 }
+    pub(super) fn marked(arguments: Arguments) -> Variables {
+        Variables { marks: Some(Marks::default()), bytes: 0, arguments }
     }
 
     /// All variables of the template.
@@ -265,6 +275,8 @@ impl Variables {
 
     fn tool_call(&mut self, call: &ToolCall) -> Result<Value, Unusable> {
         let arguments = match &call.arguments {
+            Json::String(text) if self.arguments == Arguments::Texts => self.text(text)?,
+            other if self.arguments == Arguments::Texts => self.text(&other.to_string())?,
             Json::String(_) => self.json(&decoded(call.arguments.clone()), 0, false)?,
             other => self.json(other, 0, false)?,
         };
@@ -331,7 +343,7 @@ impl Variables {
 
     /// A value of the caller's own, without marks.
     fn trusted(&mut self, json: &Json, depth: usize) -> Result<Value, Unusable> {
-        let mut plain = Variables::plain();
+        let mut plain = Variables::plain(self.arguments);
         let value = plain.json(json, depth, false)?;
         self.bytes += plain.bytes;
         Ok(value)

@@ -54,12 +54,13 @@ use minijinja::{Environment, ErrorKind};
 pub(crate) use message::ROLES;
 pub use message::{Message, RenderOptions, ToolCall};
 
+use crate::answer::Format;
 use crate::error::{Error, Result, quoted};
 use crate::gguf::Metadata;
 use crate::tokenizer::Tokenizer;
 use environment::{MARKS, Refusal, TEMPLATE, environment};
 use marks::Marks;
-use message::{Context, Unusable, Variables};
+use message::{Arguments, Context, Unusable, Variables};
 use stack::MOST_FUEL;
 
 /// A piece of a rendered prompt.
@@ -99,6 +100,15 @@ impl Prompt {
     /// The whole text.
     pub fn text(&self) -> String {
         self.parts.iter().map(Part::text).collect()
+    }
+
+    /// What the template wrote after the last text of a message: the beginning of the model's turn, and maybe of its thoughts.
+    /// This is what [`crate::answer::Parser::new`] must know of a prompt.
+    pub fn generation_prompt(&self) -> &str {
+        match self.parts.last() {
+            Some(Part::Template(text)) => text,
+            _ => "",
+        }
     }
 }
 
@@ -263,6 +273,14 @@ impl ChatTemplate {
         self.choose(options).map(|template| (template.name.as_str(), template.source.as_str()))
     }
 
+    /// How the template asks the model to write thoughts and calls of tools.
+    ///
+    /// # Errors
+    /// As for [`ChatTemplate::chosen`].
+    pub fn answer_format(&self, options: &RenderOptions) -> Result<&'static Format> {
+        self.chosen(options).map(|(_, source)| Format::of(source))
+    }
+
     fn choose(&self, options: &RenderOptions) -> Result<&Compiled> {
         let Some(name) = &options.template else {
             return Ok(self.tool_use.as_ref().filter(|_| !options.tools.is_empty()).unwrap_or(&self.default));
@@ -285,7 +303,8 @@ impl ChatTemplate {
     ///
     /// With [`RenderOptions::repair`], a conversation that the template refuses is changed, one step after the other until
     /// it fits: neighbours of one role are joined, then system messages go in front of the first user's. The same happens
-    /// where the template drops system messages without a word. What was said stays in the prompt, once.
+    /// where the template drops system messages without a word. What was said stays in the prompt, once. Where nothing helps and
+    /// there are calls of tools, their arguments are given to the template as texts of JSON, which few templates want.
     ///
     /// # Errors
     /// [`Error::Refused`] with the template's own words where it refuses the conversation, [`Error::Template`] where it fails
@@ -293,16 +312,23 @@ impl ChatTemplate {
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<Prompt> {
         let template = self.choose(options)?;
         let now = options.now.clone().unwrap_or_else(ZonedDateTime::now);
-        let render = |messages: &[Message]| self.render_once(template, messages, options, &now);
-        let first = render(messages);
+        let objects = |messages: &[Message]| self.render_once(template, messages, Arguments::Objects, options, &now);
+        let texts = |messages: &[Message]| self.render_once(template, messages, Arguments::Texts, options, &now);
+        let first = objects(messages);
         if !options.repair || is_fit(&first, messages) {
             return first;
         }
         let joined = repair::joined_neighbours(messages);
         let merged = repair::joined_neighbours(&repair::system_in_first_user_turn(&joined));
         for repaired in [joined, merged] {
-            let prompt = render(&repaired);
+            let prompt = objects(&repaired);
             if is_fit(&prompt, &repaired) {
+                return prompt;
+            }
+        }
+        if messages.iter().any(|message| !message.tool_calls.is_empty()) {
+            let prompt = texts(messages);
+            if is_fit(&prompt, messages) {
                 return prompt;
             }
         }
@@ -313,6 +339,7 @@ impl ChatTemplate {
         &self,
         template: &Compiled,
         messages: &[Message],
+        arguments: Arguments,
         options: &RenderOptions,
         now: &ZonedDateTime,
     ) -> Result<Prompt> {
@@ -333,12 +360,12 @@ impl ChatTemplate {
             let costs = FUEL_PER_BYTE * context.bytes as u64 + FUEL_PER_MESSAGE * messages.len() as u64;
             run(environment.clone(), context, FUEL.saturating_add(costs).min(MOST_FUEL), &template.is_given_up)
         };
-        let marked = context(Variables::marked())?;
+        let marked = context(Variables::marked(arguments))?;
         let rendered = match render(&template.environment, &marked) {
             Ok(rendered) => rendered,
             Err(error) if error.kind() == ErrorKind::OutOfFuel => return Err(failure(&label, &error)),
             // What a template says of marked messages nobody can read.
-            Err(_) => match render(&template.environment, &context(Variables::plain())?) {
+            Err(_) => match render(&template.environment, &context(Variables::plain(arguments))?) {
                 Err(error) => return Err(failure(&label, &error)),
                 Ok(_) => {
                     let found = "the template depends on what messages say in a way that cannot be kept safe";

@@ -226,6 +226,18 @@ fn strict_templates_refuse_and_repair_helps() {
 }
 
 #[test]
+fn repair_gives_arguments_as_texts_where_a_template_wants_them() {
+    let source = "{% for m in messages %}{% for c in m.tool_calls or [] %}{{ '>>>' + c.function.arguments }}{% endfor %}{% endfor %}";
+    for arguments in [json!({"a": [1, "é"]}), json!("{\"a\":[1,\"é\"]}")] {
+        let messages = [Message { tool_calls: vec![ToolCall::new("f", arguments)], ..Message::assistant("") }];
+        let strict = template(source).render(&messages, &RenderOptions::default()).unwrap_err();
+        assert!(matches!(strict, Error::Template { .. }), "{strict}");
+        let options = RenderOptions { repair: true, ..RenderOptions::default() };
+        assert_eq!(template(source).render(&messages, &options).unwrap().text(), ">>>{\"a\":[1,\"é\"]}");
+    }
+}
+
+#[test]
 fn repair_keeps_a_system_prompt_that_the_template_would_drop() {
     let source =
         "{% for m in messages %}{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}";
