@@ -51,6 +51,7 @@ fn difference(case: &Value) -> Option<String> {
     let messages: Vec<Message> = case["messages"].as_array().unwrap().iter().map(message).collect();
     let template = match ChatTemplate::new(case["source"].as_str().unwrap(), "<s>", "</s>") {
         Ok(template) => template,
+        Err(_) if case["expected"].is_null() => return None,
         Err(error) => return Some(format!("cannot be read: {error}")),
     };
     let rendered = template.render(&messages, &options(case));

@@ -63,7 +63,7 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
         )*};
     }
     of_lists! {
-        "list": filters::list, "sort": filters::sort, "first": filters::first, "sum": filters::sum, "min": filters::min,
+        "list": filters::list, "first": filters::first, "sum": filters::sum, "min": filters::min,
         "max": filters::max,
     }
     for name in ["escape", "e"] {
@@ -93,20 +93,53 @@ pub(super) fn add_filters(environment: &mut Environment<'static>) {
             {
                 *value = Value::from(text.into_owned());
             }
-            state.apply_filter(own, &arguments)
+            let Some(value) = arguments.first().filter(|value| !value.is_undefined()).cloned() else {
+                return Err(Error::new(ErrorKind::UndefinedError, "a number is made of something undefined"));
+            };
+            match state.apply_filter(own, &arguments) {
+                Err(error) if error.kind() != ErrorKind::OutOfFuel => Ok(default_of(&arguments, own, &value)),
+                other => other,
+            }
         });
     }
     environment.add_filter("duan int", filters::int);
     environment.add_filter("duan float", filters::float);
+    environment.add_filter("duan sort", filters::sort);
+    environment.add_filter("sort", sort);
     environment.add_filter("duan dictsort", filters::dictsort);
     environment.add_filter("dictsort", dictsort);
     // It writes everything that the template knows.
     environment.remove_global("debug");
 }
 
+/// What `int` and `float` give for what is no number: the default that they were given, or zero.
+fn default_of(arguments: &[Value], own: &str, value: &Value) -> Value {
+    let named = arguments.last().filter(|last| last.is_kwargs()).and_then(|named| named.get_attr("default").ok());
+    let default = arguments.get(1).filter(|second| !second.is_kwargs()).cloned();
+    let zero = if own == "duan int" { Value::from(0) } else { Value::from(0.0) };
+    let is_infinite = value.as_str().is_none() && f64::try_from(value.clone()).is_ok_and(f64::is_infinite);
+    if is_infinite { zero } else { named.filter(|named| !named.is_undefined()).or(default).unwrap_or(zero) }
+}
+
 /// Arguments as they are passed on, with the named ones as the last.
 pub(super) fn passed_on(arguments: Rest<ValueOrKwargs>) -> Vec<Value> {
     arguments.0.into_iter().map(ValueOrKwargs::into_value).collect()
+}
+
+/// A list of texts in the order of what they say, in lower case. Any other order is left to the engine.
+fn sort(state: &mut State, list: &Value, arguments: Rest<ValueOrKwargs>) -> Result<Value, Error> {
+    let list = items(list)?;
+    let arguments: Vec<Value> = [list.clone()].into_iter().chain(passed_on(arguments)).collect();
+    let mut texts = Vec::new();
+    for item in list.try_iter()? {
+        state.consume_fuel(1)?;
+        match plain(state, &item).filter(|_| arguments.len() == 1) {
+            Some(text) => texts.push((text.to_lowercase(), item.clone())),
+            None => return state.apply_filter("duan sort", &arguments),
+        }
+    }
+    texts.sort_by(|a, b| a.0.cmp(&b.0));
+    Ok(texts.into_iter().map(|(_, item)| item).collect())
 }
 
 /// The entries of a map in the order of what their keys say, in lower case. Any other order is left to the engine.

@@ -67,6 +67,7 @@ fn read(source: String) -> Result<Environment<'static>, Error> {
     environment.add_filter("tojson", to_json);
     environment.add_filter("string", |state: &State, value: &Value| python_str(state, value));
     environment.add_test("iterable", is_iterable);
+    environment.add_test("sequence", is_sequence);
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
     environment.add_template_owned(TEMPLATE, source)?;
@@ -109,6 +110,15 @@ pub(super) fn python_str(state: &State, value: &Value) -> Result<Value, Error> {
 /// templates ask this before they count tools.
 fn is_iterable(value: &Value) -> bool {
     !value.is_none() && value.try_iter().is_ok()
+}
+
+/// Whether a value has a length and places, as Python sees it: texts and dictionaries have.
+fn is_sequence(value: &Value) -> bool {
+    match value.kind() {
+        ValueKind::Undefined | ValueKind::String | ValueKind::Seq | ValueKind::Map => true,
+        ValueKind::Iterable => value.len().is_some(),
+        _ => false,
+    }
 }
 
 /// `raise_exception(MESSAGE)`: the template refuses the conversation.

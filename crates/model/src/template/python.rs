@@ -228,6 +228,7 @@ fn push_repr(value: &Value, scope: &Scope<'_>, out: &mut String, depth: usize) -
     check_written(value)?;
     (scope.charge)(2 + value.as_str().map_or(0, str::len))?;
     match value.kind() {
+        ValueKind::Undefined => out.push_str("Undefined"),
         ValueKind::String => push_repr_of_string(value.as_str().unwrap_or_default(), scope.marks, out),
         ValueKind::Number if !value.is_integer() => out.push_str(&float(f64::try_from(value.clone())?)),
         ValueKind::Seq | ValueKind::Iterable => {

@@ -21,10 +21,10 @@ pub(super) fn add_operators(environment: &mut Environment<'static>) {
     environment.add_function("duan_equal", |state: &State, a: &Value, b: &Value| equal(state, a, b, 0));
     environment.add_function("duan_contains", |state: &State, list: &Value, item: &Value| contains(state, list, item));
     environment.add_function("duan_less", |state: &State, a: &Value, b: &Value| {
-        compare(state, a, b).map(|ordering| ordering == Some(Ordering::Less))
+        compare(state, a, b, 0).map(|ordering| ordering == Some(Ordering::Less))
     });
     environment.add_function("duan_less_or_equal", |state: &State, a: &Value, b: &Value| {
-        compare(state, a, b).map(|ordering| matches!(ordering, Some(Ordering::Less | Ordering::Equal)))
+        compare(state, a, b, 0).map(|ordering| matches!(ordering, Some(Ordering::Less | Ordering::Equal)))
     });
     environment.add_function("duan_items", items);
     for name in ["eq", "equalto", "==", "sameas"] {
@@ -95,7 +95,6 @@ fn add(state: &State, a: &Value, b: &Value) -> Result<Value, Error> {
         }
         return Ok(Value::from(float(a)? + float(b)?));
     }
-    let is_list = |value: &Value| value.kind() == ValueKind::Seq || is_slice(value);
     if !is_list(a) || !is_list(b) || a.is_tuple() != b.is_tuple() {
         return Err(not_for("+", a, b));
     }
@@ -108,6 +107,10 @@ fn add(state: &State, a: &Value, b: &Value) -> Result<Value, Error> {
         list.push(item);
     }
     Ok(if a.is_tuple() { Value::from(minijinja::value::Tuple::from(list)) } else { Value::from(list) })
+}
+
+fn is_list(value: &Value) -> bool {
+    value.kind() == ValueKind::Seq || is_slice(value)
 }
 
 /// Whether a value is a list that the engine makes when it is asked for, such as a slice.
@@ -167,7 +170,6 @@ pub(super) fn equal(state: &State, a: &Value, b: &Value, depth: usize) -> Result
         charge_bytes(state, x.len().min(y.len()))?;
         return Ok(x == y);
     }
-    let is_list = |value: &Value| matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable);
     if is_list(a) && is_list(b) {
         if a.is_tuple() != b.is_tuple() {
             return Ok(false);
@@ -244,11 +246,23 @@ fn not_iterable(value: &Value) -> Error {
     failed(format!("a value of type {} is not iterable", type_name(value)))
 }
 
-/// How two numbers or two texts are ordered.
-fn compare(state: &State, a: &Value, b: &Value) -> Result<Option<Ordering>, Error> {
+/// How two numbers, two texts or two lists are ordered.
+fn compare(state: &State, a: &Value, b: &Value, depth: usize) -> Result<Option<Ordering>, Error> {
+    check_depth(depth)?;
     if let (Some(x), Some(y)) = (plain(state, a), plain(state, b)) {
         charge_bytes(state, x.len().min(y.len()))?;
         return Ok(Some(x.cmp(&y)));
+    }
+    if is_list(a) && is_list(b) && a.is_tuple() == b.is_tuple() {
+        let (mut left, mut right) = (a.try_iter()?, b.try_iter()?);
+        loop {
+            state.consume_fuel(1)?;
+            match (left.next(), right.next()) {
+                (Some(x), Some(y)) if equal(state, &x, &y, depth + 1)? => {}
+                (Some(x), Some(y)) => return compare(state, &x, &y, depth + 1),
+                (left, right) => return Ok(Some(left.is_some().cmp(&right.is_some()))),
+            }
+        }
     }
     if !is_number(a) || !is_number(b) {
         return Err(not_for("<", a, b));
