@@ -1,9 +1,10 @@
 //! A checkpoint ready to be planned: configuration, graph and weights.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::config::ModelConfig;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, quoted};
 use crate::families;
 use crate::gguf::GgufFile;
 use crate::graph::{self, Graph};
@@ -41,6 +42,21 @@ impl Model {
         // The configuration read the frequency divisors already.
         let divisors = ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"];
         unused_tensors.retain(|name| !divisors.contains(&name.as_str()));
+        check_factors(file, &weights, &unused_tensors)?;
         Ok(Self { config: Arc::new(config), graph: Arc::new(graph), weights: Arc::new(weights), unused_tensors })
     }
+}
+
+/// Refuses a file whose matrices have factors of their own, as NVFP4 ones may: nothing multiplies with them, and without them
+/// every result would be wrong.
+fn check_factors(file: &GgufFile, weights: &Weights, unused: &[String]) -> Result<()> {
+    let matrices: HashSet<&str> =
+        weights.matrices().iter().filter_map(|matrix| matrix.name().strip_suffix(".weight")).collect();
+    let is_factor = |name: &&String| name.strip_suffix(".scale").is_some_and(|stem| matrices.contains(stem));
+    let mut factors = unused.iter().filter(is_factor);
+    let Some(first) = factors.next() else { return Ok(()) };
+    let (count, first) = (1 + factors.count(), quoted(first));
+    let noun = if count == 1 { "matrix" } else { "matrices" };
+    let what = format!("duan cannot apply a factor to a whole matrix: the file has one for {count} {noun} (`{first}`)");
+    Err(Error::unsupported(file.label(), what, "get the model in another format, or quantized without such factors"))
 }

@@ -83,15 +83,15 @@ fn a_type_is_read_as_what_it_is_or_refused_by_its_name() {
 fn all_types_that_cannot_be_read_are_listed_at_once() {
     let message = refused(llama(
         |name| match name {
-            "blk.0.ffn_up.weight" | "blk.0.ffn_gate.weight" => Some(40),
+            "blk.0.ffn_up.weight" | "blk.0.ffn_gate.weight" => Some(24),
             "token_embd.weight" => Some(31),
             "blk.0.attn_q.weight" => Some(200),
             _ => Some(0),
         },
         &[],
     ));
-    let list = "Q4_0_4_4 (removed from GGUF, 1 tensor, for example `token_embd.weight`), \
-                NVFP4 (2 tensors, for example `blk.0.ffn_gate.weight`), \
+    let list = "I8 (2 tensors, for example `blk.0.ffn_gate.weight`), \
+                Q4_0_4_4 (removed from GGUF, 1 tensor, for example `token_embd.weight`), \
                 type 200 (unknown, 1 tensor, for example `blk.0.attn_q.weight`)";
     assert!(message.contains(list), "{message}");
 }
@@ -119,13 +119,21 @@ fn each_fault_has_its_own_message() {
     assert!(cut.contains("tensor `") && cut.contains("the file is cut short, fetch it again"), "{cut}");
     messages.insert(cut);
 
+    let factors = refused(llama(up_as(0), &["blk.0.ffn_up.scale", "blk.0.ffn_up.input_scale", "output.scale"]));
+    assert_eq!(
+        factors,
+        "m.gguf: duan cannot apply a factor to a whole matrix: the file has one for 1 matrix (`blk.0.ffn_up.scale`); get the \
+         model in another format, or quantized without such factors"
+    );
+    messages.insert(factors);
+
     // Too much is no fault: the model runs, and says what it left out.
     let model = Model::from_gguf(&open(llama(up_as(0), &["blk.0.attn_sinks.weight", "nextn.weight"]))).unwrap();
     assert_eq!(model.unused_tensors, ["blk.0.attn_sinks.weight", "nextn.weight"]);
     let model = Model::from_gguf(&open(whole)).unwrap();
     assert_eq!(model.unused_tensors, Vec::<String>::new());
 
-    assert_eq!(messages.len(), 4, "{messages:#?}");
+    assert_eq!(messages.len(), 5, "{messages:#?}");
 }
 
 #[test]
