@@ -232,8 +232,8 @@ fn unchecked_encoders_saturate_and_stay_finite() {
 
 #[test]
 fn infinite_scales_decode_without_a_panic() {
-    // The bits below are infinite and NaN as f16; the other three formats have no f16 in them.
-    for format in FORMATS.iter().filter(|format| !matches!(format.name, "F32" | "BF16" | "MXFP4")) {
+    // The bits below are infinite and NaN as f16; the formats left out have no f16 in them.
+    for format in FORMATS.iter().filter(|format| !matches!(format.name, "F32" | "BF16" | "MXFP4" | "NVFP4")) {
         let mut values = vec![0.0; format.block_weights * 3];
         for bits in [0x7c00u16, 0xfc00, 0x7e00, 0xffff] {
             let mut bytes: Vec<u8> = (0..format.block_bytes * 3).map(|i| bits.to_le_bytes()[i % 2]).collect();

@@ -194,6 +194,12 @@ fn set_scales(format: &str, block: &mut [u8], half: half::f16) {
             }
             return;
         }
+        "NVFP4" => {
+            // Floats with an exponent as wide as a half's less one bit, and the first three bits of its mantissa.
+            let byte = half::f16::from_f32(half.to_f32() / 256.0).to_bits() >> 7;
+            block[..4].fill(byte as u8);
+            return;
+        }
         "TQ1_0" => &[52],
         "TQ2_0" => &[64],
         other => panic!("the suite does not know where {other} keeps its scales; add a line here"),

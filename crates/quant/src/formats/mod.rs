@@ -13,6 +13,7 @@ mod iq3_xxs;
 mod iq4_nl;
 mod iq4_xs;
 mod mxfp4;
+mod nvfp4;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -55,6 +56,7 @@ pub static FORMATS: &[&Format] = &[
     &tq1_0::TQ1_0,
     &tq2_0::TQ2_0,
     &mxfp4::MXFP4,
+    &nvfp4::NVFP4,
 ];
 
 /// The format with this GGUF type id, or `None` where it cannot be read here (see [`crate::gguf_type`]).

@@ -19,8 +19,8 @@ pub(super) static MXFP4: Format = Format {
     quantize: Some(|values, bytes| encode_blocks(values, bytes, encode)),
 };
 
-/// Twice what the sixteen codes stand for: whole numbers.
-const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
+/// Twice what the sixteen codes stand for: whole numbers. Part of the format.
+pub(super) const DOUBLED: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];
 
 fn decode(bytes: &[u8; 17], values: &mut [f32; 32]) {
     let half_scale = half_scale(bytes[0]);
