@@ -163,6 +163,33 @@ impl Codes for Q5_0 {
     }
 }
 
+/// Scale, minimum, 32 fifth bits, 16 bytes of nibbles; `code * scale + minimum`.
+pub(crate) struct Q5_1;
+
+impl Codes for Q5_1 {
+    const FORMAT: &'static str = "Q5_1";
+    const SIGNED: bool = false;
+    const SCALES: usize = 1;
+    const OFFSETS: bool = true;
+    const GROUPS: usize = 1;
+    type Block = [u8; 24];
+
+    #[inline(always)]
+    fn blocks(row: &[u8]) -> &[Self::Block] {
+        row.as_chunks().0
+    }
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]) {
+        half_of_each(s, blocks, 0, scales);
+        half_of_each(s, blocks, 2, offsets);
+    }
+    #[inline(always)]
+    fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
+        let bits = u32::from_le_bytes([block[4], block[5], block[6], block[7]]);
+        s.or(s.nibbles(sixteen(block, 8)), s.spread_bits_16(bits))
+    }
+}
+
 /// Scale, 32 signed bytes.
 pub(crate) struct Q8_0;
 
@@ -268,6 +295,34 @@ impl Codes for Q6K {
             _ => s.shift_mask::<6>(high, 3),
         };
         s.sub_bytes(s.or(low, s.shift_left_4(high)), 32)
+    }
+}
+
+/// What the sixteen codes of IQ4_NL stand for, as in `duan_quant`.
+const IQ4_NL_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+
+/// Scale, 16 bytes of nibbles that name values; `value * scale`. The values are the codes here.
+pub(crate) struct Iq4Nl;
+
+impl Codes for Iq4Nl {
+    const FORMAT: &'static str = "IQ4_NL";
+    const SIGNED: bool = true;
+    const SCALES: usize = 1;
+    const OFFSETS: bool = false;
+    const GROUPS: usize = 1;
+    type Block = [u8; 18];
+
+    #[inline(always)]
+    fn blocks(row: &[u8]) -> &[Self::Block] {
+        row.as_chunks().0
+    }
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], _offsets: &mut [f32]) {
+        half_of_each(s, blocks, 0, scales);
+    }
+    #[inline(always)]
+    fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
+        s.look_up(&IQ4_NL_VALUES, s.nibbles(sixteen(block, 2)))
     }
 }
 

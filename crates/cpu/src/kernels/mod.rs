@@ -153,9 +153,11 @@ pub(crate) static KERNELS: &[Kernel] = &[
     integer_kernel::<formats::Q4_0>(),
     integer_kernel::<formats::Q4_1>(),
     integer_kernel::<formats::Q5_0>(),
+    integer_kernel::<formats::Q5_1>(),
     integer_kernel::<formats::Q8_0>(),
     integer_kernel::<formats::Q4K>(),
     integer_kernel::<formats::Q6K>(),
+    integer_kernel::<formats::Iq4Nl>(),
 ];
 
 /// The kernel for a format, the generic path where it has none.

@@ -242,6 +242,14 @@ macro_rules! instruction_set {
                 intrinsic!(_mm256_sub_epi8(a, _mm256_set1_epi8(b as i8)))
             }
             #[inline(always)]
+            fn look_up(self, table: &[i8; 16], a: __m256i) -> __m256i {
+                // The instruction looks up within 128-bit halves, so each half has the whole table.
+                intrinsic!({
+                    let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+                    _mm256_shuffle_epi8(table, a)
+                })
+            }
+            #[inline(always)]
             fn dot_unsigned(self, a: __m256i, b: __m256i) -> __m256i {
                 $dot(a, b)
             }

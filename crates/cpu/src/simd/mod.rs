@@ -105,6 +105,8 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn shift_left_4(self, a: Self::B) -> Self::B;
     fn or(self, a: Self::B, b: Self::B) -> Self::B;
     fn sub_bytes(self, a: Self::B, b: u8) -> Self::B;
+    /// For each byte of `a` (at most 15) the number of `table` that it names.
+    fn look_up(self, table: &[i8; 16], a: Self::B) -> Self::B;
     /// Lane `i` is the sum over its four bytes of `a` (unsigned, at most 127) times `b` (signed).
     fn dot_unsigned(self, a: Self::B, b: Self::B) -> Self::I;
     /// The same for signed `a` in -128..=127 and `b` in -127..=127.

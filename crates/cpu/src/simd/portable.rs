@@ -184,6 +184,10 @@ impl Simd for Portable {
         bytes(|i| a[i].wrapping_sub(b))
     }
     #[inline(always)]
+    fn look_up(self, table: &[i8; 16], a: Self::B) -> Self::B {
+        bytes(|i| table[usize::from(a[i] & 15)] as u8)
+    }
+    #[inline(always)]
     fn dot_unsigned(self, a: Self::B, b: Self::B) -> Self::I {
         dot(|i| i32::from(a[i]) * i32::from(b[i] as i8))
     }
