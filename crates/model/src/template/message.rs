@@ -189,16 +189,18 @@ pub(super) struct Variables {
     marks: Option<Marks>,
     /// Bytes of all texts: what a render is allowed to cost grows with them.
     bytes: usize,
-    arguments: Arguments,
+    form: Form,
 }
 
-/// What templates see of the arguments of calls.
+/// What templates see of what can be shown in two ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Arguments {
-    /// Objects, as nearly all templates want them.
-    Objects,
-    /// Texts of JSON.
-    Texts,
+pub(super) enum Form {
+    /// As Hugging Face shows it, which nearly all templates want.
+    Usual,
+    /// Arguments of calls as texts of JSON, and not as objects.
+    TextArguments,
+    /// No tools and no documents as empty lists, and not as `none`.
+    EmptyLists,
 }
 
 /// The variables of a render, and the marks again, which the template's filters share.
@@ -208,12 +210,12 @@ pub(super) struct Context {
 }
 
 impl Variables {
-    pub(super) fn plain(arguments: Arguments) -> Variables {
-        Variables { marks: None, bytes: 0, arguments }
+    pub(super) fn plain(form: Form) -> Variables {
+        Variables { marks: None, bytes: 0, form }
     }
 
-    pub(super) fn marked(arguments: Arguments) -> Variables {
-        Variables { marks: Some(Marks::default()), bytes: 0, arguments }
+    pub(super) fn marked(form: Form) -> Variables {
+        Variables { marks: Some(Marks::default()), bytes: 0, form }
     }
 
     /// All variables of the template.
@@ -275,8 +277,8 @@ impl Variables {
 
     fn tool_call(&mut self, call: &ToolCall) -> Result<Value, Unusable> {
         let arguments = match &call.arguments {
-            Json::String(text) if self.arguments == Arguments::Texts => self.text(text)?,
-            other if self.arguments == Arguments::Texts => self.text(&other.to_string())?,
+            Json::String(text) if self.form == Form::TextArguments => self.text(text)?,
+            other if self.form == Form::TextArguments => self.text(&other.to_string())?,
             Json::String(_) => self.json(&decoded(call.arguments.clone()), 0, false)?,
             other => self.json(other, 0, false)?,
         };
@@ -290,7 +292,7 @@ impl Variables {
 
     /// Tools or documents; `none` where there are none, as Hugging Face gives them to templates.
     fn list(&mut self, items: &[Json]) -> Result<Value, Unusable> {
-        if items.is_empty() {
+        if items.is_empty() && self.form != Form::EmptyLists {
             return Ok(Value::from(()));
         }
         Ok(Value::from(items.iter().map(|item| self.json(item, 0, true)).collect::<Result<Vec<_>, _>>()?))
@@ -343,7 +345,7 @@ impl Variables {
 
     /// A value of the caller's own, without marks.
     fn trusted(&mut self, json: &Json, depth: usize) -> Result<Value, Unusable> {
-        let mut plain = Variables::plain(self.arguments);
+        let mut plain = Variables::plain(self.form);
         let value = plain.json(json, depth, false)?;
         self.bytes += plain.bytes;
         Ok(value)

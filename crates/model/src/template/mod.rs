@@ -60,7 +60,7 @@ use crate::gguf::Metadata;
 use crate::tokenizer::Tokenizer;
 use environment::{MARKS, Refusal, TEMPLATE, environment};
 use marks::Marks;
-use message::{Arguments, Context, Unusable, Variables};
+use message::{Context, Form, Unusable, Variables};
 use stack::MOST_FUEL;
 
 /// A piece of a rendered prompt.
@@ -303,8 +303,8 @@ impl ChatTemplate {
     ///
     /// With [`RenderOptions::repair`], a conversation that the template refuses is changed, one step after the other until
     /// it fits: neighbours of one role are joined, then system messages go in front of the first user's. The same happens
-    /// where the template drops system messages without a word. What was said stays in the prompt, once. Where nothing helps and
-    /// there are calls of tools, their arguments are given to the template as texts of JSON, which few templates want.
+    /// where the template drops system messages without a word. What was said stays in the prompt, once. Where nothing helps,
+    /// the arguments of calls are given to the template as texts of JSON, then no tools as an empty list, which few templates want.
     ///
     /// # Errors
     /// [`Error::Refused`] with the template's own words where it refuses the conversation, [`Error::Template`] where it fails
@@ -312,22 +312,21 @@ impl ChatTemplate {
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<Prompt> {
         let template = self.choose(options)?;
         let now = options.now.clone().unwrap_or_else(ZonedDateTime::now);
-        let objects = |messages: &[Message]| self.render_once(template, messages, Arguments::Objects, options, &now);
-        let texts = |messages: &[Message]| self.render_once(template, messages, Arguments::Texts, options, &now);
-        let first = objects(messages);
+        let render = |messages: &[Message], form| self.render_once(template, messages, form, options, &now);
+        let first = render(messages, Form::Usual);
         if !options.repair || is_fit(&first, messages) {
             return first;
         }
         let joined = repair::joined_neighbours(messages);
         let merged = repair::joined_neighbours(&repair::system_in_first_user_turn(&joined));
         for repaired in [joined, merged] {
-            let prompt = objects(&repaired);
+            let prompt = render(&repaired, Form::Usual);
             if is_fit(&prompt, &repaired) {
                 return prompt;
             }
         }
-        if messages.iter().any(|message| !message.tool_calls.is_empty()) {
-            let prompt = texts(messages);
+        for form in [Form::TextArguments, Form::EmptyLists] {
+            let prompt = render(messages, form);
             if is_fit(&prompt, messages) {
                 return prompt;
             }
@@ -339,7 +338,7 @@ impl ChatTemplate {
         &self,
         template: &Compiled,
         messages: &[Message],
-        arguments: Arguments,
+        form: Form,
         options: &RenderOptions,
         now: &ZonedDateTime,
     ) -> Result<Prompt> {
@@ -360,12 +359,12 @@ impl ChatTemplate {
             let costs = FUEL_PER_BYTE * context.bytes as u64 + FUEL_PER_MESSAGE * messages.len() as u64;
             run(environment.clone(), context, FUEL.saturating_add(costs).min(MOST_FUEL), &template.is_given_up)
         };
-        let marked = context(Variables::marked(arguments))?;
+        let marked = context(Variables::marked(form))?;
         let rendered = match render(&template.environment, &marked) {
             Ok(rendered) => rendered,
             Err(error) if error.kind() == ErrorKind::OutOfFuel => return Err(failure(&label, &error)),
             // What a template says of marked messages nobody can read.
-            Err(_) => match render(&template.environment, &context(Variables::plain(arguments))?) {
+            Err(_) => match render(&template.environment, &context(Variables::plain(form))?) {
                 Err(error) => return Err(failure(&label, &error)),
                 Ok(_) => {
                     let found = "the template depends on what messages say in a way that cannot be kept safe";

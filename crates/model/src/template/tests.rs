@@ -238,6 +238,15 @@ fn repair_gives_arguments_as_texts_where_a_template_wants_them() {
 }
 
 #[test]
+fn repair_gives_an_empty_list_where_a_template_counts_on_tools() {
+    let source = "{% for t in tools %}{{ t }}{% endfor %}{{ messages[0].content }}";
+    let strict = template(source).render(&[Message::user("x")], &RenderOptions::default()).unwrap_err();
+    assert!(strict.to_string().contains("none is not iterable"), "{strict}");
+    let options = RenderOptions { repair: true, ..RenderOptions::default() };
+    assert_eq!(template(source).render(&[Message::user("x")], &options).unwrap().text(), "x");
+}
+
+#[test]
 fn repair_keeps_a_system_prompt_that_the_template_would_drop() {
     let source =
         "{% for m in messages %}{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}";
