@@ -59,10 +59,11 @@ impl Opened {
             }
         };
         if let [first, ..] = &model.unused_tensors[..] {
-            let count = model.unused_tensors.len();
-            let first = duan_model::quoted(first);
-            warnings
-                .push(format!("{count} tensors of the file are not used by this architecture, for example `{first}`"));
+            let (count, first) = (model.unused_tensors.len(), duan_model::quoted(first));
+            let tensors = if count == 1 { "tensor of the file is" } else { "tensors of the file are" };
+            warnings.push(format!(
+                "{count} {tensors} not used, for example `{first}`: what they are for is left out, and answers may be wrong"
+            ));
         }
         Ok(Self { file, model, tokenizer, template, warnings })
     }

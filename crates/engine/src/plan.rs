@@ -53,7 +53,7 @@ pub struct Plan {
     pub devices: Vec<String>,
     /// Segments of a pass over a prompt; they cover the graph in order.
     pub prefill: Vec<Segment>,
-    /// Segments of a pass of one token. An attention is on the same device in both phases, as its keys and values are.
+    /// Segments of a pass of one token. Attentions and short convolutions are on the same device in both phases, as their keys, values and states are.
     pub decode: Vec<Segment>,
     /// For people: layer and kind of each node, so that a plan can be shown without its graph.
     nodes: Vec<(Option<usize>, OpKind)>,

@@ -65,7 +65,8 @@ pub struct LayerConfig {
     pub norm_before: bool,
     /// Whether the outputs of mixer and MLP are normalized before they join the residual stream.
     pub norm_after: bool,
-    /// Whether the MLP reads what the mixer reads, so that both join the stream side by side.
+    /// Whether the MLP reads what the mixer reads, so that both join the stream side by side. Only with a norm before, whose
+    /// output both read.
     pub parallel: bool,
     /// Factor on what joins the residual stream (Granite; others 1).
     pub residual_scale: f32,
@@ -265,6 +266,34 @@ pub struct RopeConfig {
     pub long: Option<LongRope>,
     /// Factor on sines and cosines (YaRN, LongRoPE; others 1).
     pub magnitude: f32,
+    /// How the context was stretched; for people, as the fields above hold the numbers.
+    pub scaling: RopeScaling,
+}
+
+/// Ways to stretch a context beyond the one of the first training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RopeScaling {
+    /// None.
+    None,
+    /// Positions are divided.
+    Linear,
+    /// Divisors for bands of frequencies (Llama 3).
+    Llama3,
+    /// Divisors and a magnitude (Peng et al. 2023).
+    Yarn,
+    /// A list of divisors for short contexts and one for long ones (Ding et al. 2024).
+    LongRope,
+}
+
+impl RopeScaling {
+    /// The tensors of a file that it reads.
+    pub fn tensors(self) -> &'static [&'static str] {
+        match self {
+            Self::None | Self::Yarn => &[],
+            Self::Linear | Self::Llama3 => &["rope_freqs.weight"],
+            Self::LongRope => &["rope_factors_short.weight", "rope_factors_long.weight"],
+        }
+    }
 }
 
 /// The long list of LongRoPE (Ding et al. 2024). One list holds for all positions of a context, so it is chosen when the

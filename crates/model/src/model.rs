@@ -40,8 +40,8 @@ impl Model {
         let graph = graph::record(&config, &mut binder)?;
         let (weights, mut unused_tensors) = binder.finish();
         // The configuration read the frequency divisors already.
-        let divisors = ["rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"];
-        unused_tensors.retain(|name| !divisors.contains(&name.as_str()));
+        let read = |name: &str| config.ropes.iter().any(|rope| rope.scaling.tensors().contains(&name));
+        unused_tensors.retain(|name| !read(name));
         check_factors(file, &weights, &unused_tensors)?;
         Ok(Self { config: Arc::new(config), graph: Arc::new(graph), weights: Arc::new(weights), unused_tensors })
     }

@@ -1,7 +1,7 @@
 //! What files may say of a model, and what is said back.
 
 use duan_model::Model;
-use duan_model::config::{RopeConfig, RopeStyle};
+use duan_model::config::{RopeConfig, RopeScaling, RopeStyle};
 use duan_model::families::read_config;
 use duan_model::gguf::write::GgufWriter;
 use duan_model::gguf::{GgufFile, Value};
@@ -194,6 +194,7 @@ fn llama_3_frequencies_are_scaled_by_band() {
             frequency_divisors: Some(llama3_divisors(head_dim, 500_000.0, factor).into()),
             long: None,
             magnitude: 1.0,
+            scaling: RopeScaling::Llama3,
         };
         let plain = RopeConfig { frequency_divisors: None, ..scaled.clone() };
         (scaled.frequencies(8192), plain.frequencies(8192))
@@ -269,6 +270,7 @@ fn windows_follow_a_period_or_a_truth_for_each_layer() {
     assert_eq!(windows(&[pattern(Value::Array(Array::I32(vec![1])))]).unwrap(), [Some(8)]);
     let error = windows(&[pattern(Value::Array(Array::Bool(vec![true, false])))]).unwrap_err();
     assert!(error.contains("sliding_window_pattern"), "{error}");
+    assert!(error.contains("one truth for each of 1 layers"), "{error}");
     let error = windows(&[pattern(Value::U32(0))]).unwrap_err();
     assert!(error.contains("sliding_window_pattern"), "{error}");
 }
@@ -292,6 +294,38 @@ fn scalings_that_lack_a_part_are_refused() {
     assert!(with(&[], &lists).contains("positive divisors"));
     let lists: [(&str, &[u64]); 2] = [("rope_factors_long.weight", &[3]), ("rope_factors_short.weight", &[3])];
     assert!(with(&[], &lists).contains("4 divisors"));
+}
+
+#[test]
+fn a_factor_of_zero_is_none() {
+    let zero = || Value::F32(0.0);
+    let config = as_family("mistral3", &[("attention.temperature_scale", zero())], &[]).unwrap().config;
+    assert_eq!(config.layers[0].attention().unwrap().temperature, None);
+    let config = as_family("llama", &[("rope.scaling.factor", zero())], &[]).unwrap().config;
+    assert_eq!((config.ropes[0].position_divisor, config.ropes[0].scaling), (1.0, RopeScaling::None));
+    let error = as_family("mistral3", &[("attention.temperature_scale", Value::F32(-1.0))], &[]).unwrap_err();
+    assert!(error.contains("temperature_scale"), "{error}");
+}
+
+#[test]
+fn divisors_that_a_scaling_does_not_read_are_told() {
+    let yarn = [("rope.scaling.type", Value::String("yarn".into())), ("rope.scaling.factor", Value::F32(4.0))];
+    let freqs: [(&str, &[u64]); 1] = [("rope_freqs.weight", &[4])];
+    let model = as_family("llama", &yarn, &freqs).unwrap();
+    assert_eq!(model.config.ropes[0].scaling, RopeScaling::Yarn);
+    assert_eq!(model.unused_tensors, ["rope_freqs.weight"]);
+}
+
+#[test]
+fn the_width_that_is_missing_is_the_one_that_is_named() {
+    // Three heads do not divide 16, and the keys' width is there.
+    let changes = [
+        ("llama.attention.head_count", Some(Value::U32(3))),
+        ("llama.attention.head_count_kv", Some(Value::U32(1))),
+        ("llama.attention.value_length", None),
+    ];
+    let error = Model::from_gguf(&file(&changes)).unwrap_err().to_string();
+    assert!(error.contains("attention.value_length") && !error.contains("key_length"), "{error}");
 }
 
 #[test]
@@ -319,6 +353,21 @@ fn experts_and_convolutions_that_make_no_sense_are_refused() {
     assert!(experts(4, 0).contains("expert_used_count"));
     assert!(experts(0, 0).contains("expert_count"));
     assert!(experts(4, 2).contains("ffn_gate_inp.weight"), "{}", experts(4, 2));
+    // Choosing experts takes time in proportion to both.
+    assert!(experts(4096, 4096).contains("expert_used_count"), "{}", experts(4096, 4096));
+    assert!(experts(1 << 20, 8).contains("expert_count"), "{}", experts(1 << 20, 8));
+    // Files that are complete and laid out otherwise are not called incomplete.
+    let keys = [
+        ("expert_count", Value::U32(2)),
+        ("expert_used_count", Value::U32(1)),
+        ("expert_shared_feed_forward_length", Value::U32(0)),
+    ];
+    for (name, what) in
+        [("blk.0.ffn_gate.0.weight", "in a tensor each"), ("blk.0.ffn_gate_up_exps.weight", "are one tensor")]
+    {
+        let error = as_family("qwen3moe", &keys, &[(name, &[HIDDEN, 40])]).unwrap_err();
+        assert!(error.contains(what) && !error.contains("incomplete"), "{error}");
+    }
     let dense = as_family("qwen2", &[("expert_count", Value::U32(8))], &[]).unwrap_err();
     assert!(dense.contains("8 experts") && !dense.contains("fetch"), "{dense}");
 

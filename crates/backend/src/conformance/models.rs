@@ -8,7 +8,7 @@ use std::sync::Arc;
 use duan_model::Model;
 use duan_model::config::{
     ActivationFunction, AttentionConfig, ExpertsConfig, LayerConfig, LongRope, Mixer, Mlp, MlpConfig, ModelConfig,
-    NormConfig, NormKind, QkNorm, RopeConfig, RopeStyle, ShortConvConfig, Temperature,
+    NormConfig, NormKind, QkNorm, RopeConfig, RopeScaling, RopeStyle, ShortConvConfig, Temperature,
 };
 use duan_model::gguf::GgufFile;
 use duan_model::graph::record;
@@ -115,8 +115,16 @@ fn attention(heads: usize, kv_heads: usize, head_dim: usize) -> AttentionConfig 
 }
 
 fn rope(style: RopeStyle, dims: usize) -> RopeConfig {
-    let base = 10_000.0;
-    RopeConfig { style, dims, base, position_divisor: 1.0, frequency_divisors: None, long: None, magnitude: 1.0 }
+    RopeConfig {
+        style,
+        dims,
+        base: 10_000.0,
+        position_divisor: 1.0,
+        frequency_divisors: None,
+        long: None,
+        magnitude: 1.0,
+        scaling: RopeScaling::None,
+    }
 }
 
 /// Widths that are no whole vectors, three query heads a key head, values of another width than keys, biases.
@@ -182,6 +190,7 @@ fn scaled() -> ModelConfig {
         frequency_divisors: Some(divisors(0.1)),
         long: Some(long),
         magnitude: 1.2,
+        scaling: RopeScaling::LongRope,
         ..rope(RopeStyle::SplitHalves, 64)
     };
     ModelConfig {

@@ -86,7 +86,7 @@ fn what_a_template_does_with_conversations_is_tried() {
 #[test]
 fn tools_and_switches_of_templates_are_found() {
     let home = Home::new();
-    let template = "{% for tool in tools %}{{ tool.function.name }}{% endfor %}{% for m in messages %}{{ m.content }}\
+    let template = "{% for tool in tools or [] %}{{ tool.function.name }}{% endfor %}{% for m in messages %}{{ m.content }}\
                     {% endfor %}{% if enable_thinking %}<think>{% endif %}";
     let json = inspected(&home, "smollm2", &[("tokenizer.chat_template", template.into())]);
     let facts = &json["template"];

@@ -63,7 +63,7 @@ impl Job<'_> {
         let token = self.places.map_or(token, |places| places.outputs[token] as usize);
         let start = token * self.matrix.rows() + row;
         // SAFETY: rows are handed out to workers in ranges that do not overlap, and a result belongs to one row of one
-        // matrix: the rows of results that experts have do not overlap either.
+        // matrix. Those that experts have are the choices that `Assignment::sort` permutes, each once.
         let out = unsafe { self.out.part(start..start + sums.len()) };
         match self.bias {
             None => out.copy_from_slice(sums),

@@ -152,4 +152,24 @@ mod tests {
         assert_eq!(assignment.of(2), (&[0, 4][..], &[0, 2][..]));
         assert_eq!(assignment.of(3), (&[3][..], &[1][..]));
     }
+
+    proptest::proptest! {
+        /// Kernels write the results of each choice without looking, so each must stand in the lists once.
+        #[test]
+        fn every_choice_is_in_one_list_once(chosen in proptest::collection::vec(-2.0f32..12.0, 1..120)) {
+            let (used, experts) = (3, 8);
+            let rows = chosen.len() / used;
+            let weights = [0.5, f32::NAN, 0.1];
+            let chosen: Vec<f32> = chosen.chunks_exact(used).flat_map(|row| row.iter().chain(&weights)).copied().collect();
+            let mut assignment = Assignment::new(rows * used, experts);
+            assignment.sort(&chosen, used, experts);
+            let lists = assignment.active().iter().map(|&expert| assignment.of(expert as usize));
+            let mut all: Vec<u32> = lists.clone().flat_map(|(choices, _)| choices.to_vec()).collect();
+            all.sort_unstable();
+            proptest::prop_assert_eq!(all, (0..(rows * used) as u32).collect::<Vec<_>>());
+            for (choices, rows) in lists {
+                proptest::prop_assert!(choices.iter().zip(rows).all(|(choice, row)| choice / used as u32 == *row));
+            }
+        }
+    }
 }

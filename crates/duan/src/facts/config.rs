@@ -4,7 +4,7 @@ mod keys;
 
 use duan_model::config::{
     ActivationFunction, AttentionConfig, ExpertsConfig, Mixer, Mlp, MlpConfig, ModelConfig, NormKind, QkNorm,
-    RopeConfig, RopeStyle,
+    RopeConfig, RopeScaling, RopeStyle,
 };
 use duan_model::gguf::GgufFile;
 use duan_model::{Model, families};
@@ -376,12 +376,16 @@ fn ropes(file: &GgufFile, config: &ModelConfig) -> Vec<RopeFacts> {
 /// How a rotary embedding was stretched: what its numbers say, and what the file calls it.
 fn scaling(file: &GgufFile, rope: &RopeConfig, config: &ModelConfig) -> Option<RopeScalingFacts> {
     let largest = |divisors: &[f32]| divisors.iter().copied().reduce(f32::max);
-    let (kind, factor) = match (&rope.long, &rope.frequency_divisors) {
-        (Some(long), _) => ("longrope", Some(config.context_length as f32 / long.above as f32)),
-        (None, Some(divisors)) if file.tensor("rope_freqs.weight").is_some() => ("llama3", largest(divisors)),
-        (None, Some(divisors)) => ("yarn", keys::scaling_factor(file).or_else(|| largest(divisors))),
-        (None, None) if rope.position_divisor != 1.0 => ("linear", Some(rope.position_divisor)),
-        (None, None) => return None,
+    let divisors = rope.frequency_divisors.as_deref();
+    let (kind, factor) = match rope.scaling {
+        RopeScaling::None => return None,
+        RopeScaling::Linear => ("linear", Some(rope.position_divisor)),
+        RopeScaling::Llama3 => ("llama3", divisors.and_then(largest)),
+        RopeScaling::Yarn => ("yarn", keys::scaling_factor(file).or_else(|| divisors.and_then(largest))),
+        RopeScaling::LongRope => {
+            let above = rope.long.as_ref().map(|long| long.above as f32);
+            ("longrope", above.map(|above| config.context_length as f32 / above))
+        }
     };
     let long_list_above = rope.long.as_ref().map(|long| long.above);
     Some(RopeScalingFacts {

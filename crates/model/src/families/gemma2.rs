@@ -25,7 +25,7 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     let score_width = if layers == LAYERS_27B { hidden_size / attention.heads } else { attention.key_dim };
     let attention = AttentionConfig {
         scale: 1.0 / (score_width as f32).sqrt(),
-        softcap: file.optional_positive("attn_logit_softcapping")?,
+        softcap: file.optional_factor("attn_logit_softcapping")?,
         ..attention
     };
     let window = file.window()?.unwrap_or(WINDOW);

@@ -13,17 +13,17 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
 /// A model with Granite's factors. The one on logits must be in the file, as no model of the family goes without.
 pub(super) fn scaled(file: &ConfigReader<'_>, mlp: Mlp) -> Result<ModelConfig> {
     let attention = file.attention(0)?;
-    let scale = file.optional_positive("attention.scale")?.unwrap_or(attention.scale);
+    let scale = file.optional_factor("attention.scale")?.unwrap_or(attention.scale);
     // Granite 4 says by this key that positions are not rotated at all.
     let is_rotated = file.flag("rope.scaling.finetuned")?.unwrap_or(true);
     let rope = file.rope(RopeStyle::AdjacentPairs, attention.key_dim)?;
     let attention = AttentionConfig { scale, rope: is_rotated.then_some(0), ..attention };
     let layer = LayerConfig {
-        residual_scale: file.optional_positive("residual_scale")?.unwrap_or(1.0),
+        residual_scale: file.optional_factor("residual_scale")?.unwrap_or(1.0),
         ..LayerConfig::new(Mixer::Attention(attention), mlp)
     };
     Ok(ModelConfig {
-        embedding_scale: file.optional_positive("embedding_scale")?.unwrap_or(1.0),
+        embedding_scale: file.optional_factor("embedding_scale")?.unwrap_or(1.0),
         logit_scale: 1.0 / file.positive("logit_scale")?,
         ..file.model(vec![rope], vec![layer; file.layers()?])?
     })

@@ -57,6 +57,10 @@ pub static FAMILIES: &[Family] = &[
     stablelm::FAMILY,
 ];
 
+/// Far above any model; choosing experts takes their number times the number of those that are used.
+const MOST_EXPERTS: usize = 1 << 16;
+const MOST_USED_EXPERTS: usize = 256;
+
 /// Reads the configuration of `file`.
 ///
 /// # Errors
@@ -104,7 +108,9 @@ fn check(file: &GgufFile, config: &ModelConfig) -> Result<()> {
         }
         if let Mlp::Experts(experts) = &layer.mlp {
             let found = format!("{} of {}", experts.used, experts.experts);
-            require(experts.used <= experts.experts, "expert_used_count", "at most all experts", found)?;
+            require(experts.experts <= MOST_EXPERTS, "expert_count", "at most 65536", found.clone())?;
+            let limit = experts.experts.min(MOST_USED_EXPERTS);
+            require(experts.used <= limit, "expert_used_count", "at most all experts, and 256", found)?;
         }
     }
     Ok(())

@@ -40,7 +40,7 @@ impl ConfigReader<'_> {
             final_norm: "output_norm",
             tied_head: !self.has("output.weight"),
             logit_scale: 1.0,
-            logit_softcap: self.optional_positive("final_logit_softcapping")?,
+            logit_softcap: self.optional_factor("final_logit_softcapping")?,
         })
     }
 
@@ -151,8 +151,10 @@ impl ConfigReader<'_> {
     /// # Errors
     /// When a key is missing or makes no sense.
     pub fn experts(&self, activation: ActivationFunction, normalize: bool) -> Result<Mlp> {
-        let shared = self.optional_count("expert_shared_feed_forward_length")?;
-        let shared = shared.filter(|_| self.has("blk.0.ffn_up_shexp.weight"));
+        self.check_expert_layout()?;
+        // Files of models without such an expert may say that it is 0 wide.
+        let has_shared = self.has("blk.0.ffn_up_shexp.weight");
+        let shared = has_shared.then(|| self.count("expert_shared_feed_forward_length")).transpose()?;
         let own_width = self.optional_count("expert_feed_forward_length")?;
         Ok(Mlp::Experts(ExpertsConfig {
             experts: self.count("expert_count")?,
@@ -170,6 +172,26 @@ impl ConfigReader<'_> {
     /// As [`ConfigReader::gated`] and [`ConfigReader::experts`].
     pub fn gated_or_experts(&self, activation: ActivationFunction) -> Result<Mlp> {
         if self.expert_count()? > 0 { self.experts(activation, true) } else { self.gated(activation) }
+    }
+
+    /// Tells files whose experts are laid out otherwise from files that lack something.
+    fn check_expert_layout(&self) -> Result<()> {
+        let unsupported = |what: &str, remedy: &str| {
+            Err(Error::unsupported(
+                self.file.label(),
+                format!("experts {what}, which this version does not read"),
+                remedy,
+            ))
+        };
+        if self.has("blk.0.ffn_gate.0.weight") {
+            let what = "in a tensor each (`blk.0.ffn_gate.0.weight`), as files of early 2024 have them";
+            return unsupported(what, "get a newer file of the model, or convert it again");
+        }
+        if self.has("blk.0.ffn_gate_up_exps.weight") {
+            let what = "whose gate and up matrices are one tensor (`blk.0.ffn_gate_up_exps.weight`)";
+            return unsupported(what, "convert the model again without fusing them, or get another file");
+        }
+        Ok(())
     }
 
     fn expert_count(&self) -> Result<u32> {

@@ -98,6 +98,15 @@ impl ConfigReader<'_> {
         }
     }
 
+    /// A positive, finite number that may be missing, or 0, which some tools write for none.
+    ///
+    /// # Errors
+    /// When it has another type, or is negative or not finite.
+    pub fn optional_factor(&self, key: &str) -> Result<Option<f32>> {
+        let is_zero = self.file.metadata().f32(&self.full(key))? == Some(0.0);
+        if is_zero { Ok(None) } else { self.optional_positive(key) }
+    }
+
     /// A truth that may be missing.
     ///
     /// # Errors
@@ -139,6 +148,10 @@ impl ConfigReader<'_> {
         let layers = self.layers()?;
         let period = match self.file.metadata().get(&self.full(key)) {
             Some(Value::Array(Array::Bool(pattern))) if pattern.len() == layers => return Ok(pattern.clone()),
+            Some(Value::Array(Array::Bool(pattern))) => {
+                let expected = format!("one truth for each of {layers} layers");
+                return Err(self.key(key, expected, format!("{} of them", pattern.len())));
+            }
             Some(Value::Array(_)) => {
                 return Ok(self.counts_of_layers(key)?.iter().map(|&windowed| windowed != 0).collect());
             }
@@ -195,16 +208,15 @@ impl ConfigReader<'_> {
     /// # Errors
     /// When neither gives a whole number.
     pub fn head_dims(&self, hidden_size: usize, heads: usize) -> Result<(usize, usize)> {
-        let fallback = || {
-            if hidden_size.is_multiple_of(heads) {
-                return Ok(hidden_size / heads);
+        let width = |key: &str| match self.optional_count(key)? {
+            Some(width) => Ok(width),
+            None if hidden_size.is_multiple_of(heads) => Ok(hidden_size / heads),
+            None => {
+                let found = format!("no such key, and {hidden_size} does not divide among {heads} heads");
+                Err(self.key(key, "the width of a head", found))
             }
-            let found = format!("no such key, and {hidden_size} does not divide among {heads} heads");
-            Err(self.key("attention.key_length", "the width of a head", found))
         };
-        let key_dim = self.optional_count("attention.key_length")?.map_or_else(fallback, Ok)?;
-        let value_dim = self.optional_count("attention.value_length")?.map_or_else(fallback, Ok)?;
-        Ok((key_dim, value_dim))
+        Ok((width("attention.key_length")?, width("attention.value_length")?))
     }
 
     pub(super) fn key(&self, key: &str, expected: impl Into<String>, found: impl Into<String>) -> Error {

@@ -4,7 +4,7 @@ use std::f64::consts::PI;
 use std::sync::Arc;
 
 use super::ConfigReader;
-use crate::config::{LongRope, RopeConfig, RopeStyle};
+use crate::config::{LongRope, RopeConfig, RopeScaling, RopeStyle};
 use crate::error::{Error, Result, quoted};
 use crate::weights::read_vector;
 
@@ -16,7 +16,16 @@ const BETA_SLOW: f32 = 1.0;
 impl RopeConfig {
     /// The same without any scaling, with another base: what layers with a window use where the others are scaled.
     pub(super) fn unscaled(&self, base: f32) -> Self {
-        Self { base, position_divisor: 1.0, frequency_divisors: None, long: None, magnitude: 1.0, ..self.clone() }
+        let scaling = RopeScaling::None;
+        Self {
+            base,
+            position_divisor: 1.0,
+            frequency_divisors: None,
+            long: None,
+            magnitude: 1.0,
+            scaling,
+            ..self.clone()
+        }
     }
 }
 
@@ -34,9 +43,9 @@ impl ConfigReader<'_> {
             frequency_divisors: None,
             long: None,
             magnitude: self.optional_positive("rope.scaling.attn_factor")?.unwrap_or(1.0),
+            scaling: RopeScaling::None,
         };
-        let divisors = self.divisors("rope_freqs.weight", plain.dims)?;
-        let factor = self.optional_positive("rope.scaling.factor")?;
+        let factor = self.optional_factor("rope.scaling.factor")?;
         let kind = self.file.metadata().string(&self.full("rope.scaling.type"))?;
         match kind {
             // Files of this scaling may leave the type out; the two lists are what it consists of.
@@ -45,16 +54,16 @@ impl ConfigReader<'_> {
             Some("yarn") => self.yarn(plain),
             Some("linear") => {
                 let missing = || self.key("rope.scaling.factor", "the factor of linear scaling", "no such key");
-                Ok(RopeConfig { position_divisor: factor.ok_or_else(missing)?, frequency_divisors: divisors, ..plain })
+                self.divided(plain, factor.ok_or_else(missing)?)
             }
             // Files from before the typed keys carry the linear factor alone.
             None => {
-                let position_divisor = factor.or(self.optional_positive("rope.scale_linear")?).unwrap_or(1.0);
-                Ok(RopeConfig { position_divisor, frequency_divisors: divisors, ..plain })
+                let position_divisor = factor.or(self.optional_factor("rope.scale_linear")?).unwrap_or(1.0);
+                self.divided(plain, position_divisor)
             }
-            Some("none") => Ok(RopeConfig { frequency_divisors: divisors, ..plain }),
+            Some("none") => self.divided(plain, 1.0),
             // Llama 3's scaling arrives as divisors in a tensor; the type is informative there.
-            Some("llama3") if divisors.is_some() => Ok(RopeConfig { frequency_divisors: divisors, ..plain }),
+            Some("llama3") if self.has("rope_freqs.weight") => self.divided(plain, 1.0),
             Some(other) => {
                 let expected = "none, linear, yarn, longrope, or llama3 with its divisors";
                 Err(self
@@ -75,6 +84,17 @@ impl ConfigReader<'_> {
         }
     }
 
+    /// Positions divided, and the divisors of Llama 3's scaling where the file has them.
+    fn divided(&self, plain: RopeConfig, position_divisor: f32) -> Result<RopeConfig> {
+        let frequency_divisors = self.divisors("rope_freqs.weight", plain.dims)?;
+        let scaling = match position_divisor {
+            1.0 if frequency_divisors.is_some() => RopeScaling::Llama3,
+            1.0 => RopeScaling::None,
+            _ => RopeScaling::Linear,
+        };
+        Ok(RopeConfig { position_divisor, frequency_divisors, scaling, ..plain })
+    }
+
     fn long_rope(&self, plain: RopeConfig) -> Result<RopeConfig> {
         let list = |name: &str| {
             self.divisors(name, plain.dims)?.ok_or_else(|| {
@@ -88,6 +108,7 @@ impl ConfigReader<'_> {
                 above: self.original_context()?,
                 frequency_divisors: list("rope_factors_long.weight")?,
             }),
+            scaling: RopeScaling::LongRope,
             ..plain
         })
     }
@@ -118,7 +139,12 @@ impl ConfigReader<'_> {
             }
         };
         let divisors: Vec<f32> = (0..plain.dims / 2).map(divisor).collect();
-        Ok(RopeConfig { frequency_divisors: Some(divisors.into()), magnitude: magnitude * plain.magnitude, ..plain })
+        Ok(RopeConfig {
+            frequency_divisors: Some(divisors.into()),
+            magnitude: magnitude * plain.magnitude,
+            scaling: RopeScaling::Yarn,
+            ..plain
+        })
     }
 
     /// The divisors of a tensor, one for each pair, where the file has it.

@@ -33,24 +33,30 @@ struct Place {
 impl Place {
     /// The place of `file`, or `None` where it is a whole model.
     fn of(file: &GgufFile) -> Result<Option<Place>> {
+        Place::read(file).map_err(Error::or_from_another_source)
+    }
+
+    fn read(file: &GgufFile) -> Result<Option<Place>> {
         let metadata = file.metadata();
         let (number, count) = (metadata.u32(NUMBER_KEY)?, metadata.u32(COUNT_KEY)?);
         if number.is_none() && count.is_none() {
             return Ok(None);
         }
-        let (number, count) = (metadata.required(NUMBER_KEY, number)?, metadata.required(COUNT_KEY, count)?);
+        let missing =
+            |key: &str| Error::key(file.label(), key, "a number, as pieces of a split model have", "no such key");
+        let (number, count) = (number.ok_or_else(|| missing(NUMBER_KEY))?, count.ok_or_else(|| missing(COUNT_KEY))?);
         if !(1..=PIECES_LIMIT).contains(&count) {
             let expected = format!("1 to {PIECES_LIMIT} pieces");
-            return Err(Error::key(file.label(), COUNT_KEY, expected, count.to_string()).or_from_another_source());
+            return Err(Error::key(file.label(), COUNT_KEY, expected, count.to_string()));
         }
         if number >= count {
             let expected = format!("a number below {count}, the number of pieces");
-            return Err(Error::key(file.label(), NUMBER_KEY, expected, number.to_string()).or_from_another_source());
+            return Err(Error::key(file.label(), NUMBER_KEY, expected, number.to_string()));
         }
         if count == 1 {
             return Ok(None);
         }
-        let tensors = metadata.required(TENSORS_KEY, metadata.u64(TENSORS_KEY)?)?;
+        let tensors = metadata.u64(TENSORS_KEY)?.ok_or_else(|| missing(TENSORS_KEY))?;
         Ok(Some(Place { number, count, tensors }))
     }
 

@@ -94,6 +94,10 @@ impl Recorder<'_, '_> {
 
         for (index, layer) in config.layers.iter().enumerate() {
             self.layer = Some(index);
+            assert!(
+                layer.norm_before || !layer.parallel,
+                "what both halves would read is the stream that one of them changes"
+            );
             let input = if layer.norm_before { normed } else { stream };
             if layer.norm_before {
                 self.norm(&format!("blk.{index}.attn_norm"), config.hidden_size, stream, normed)?;

@@ -56,9 +56,12 @@ impl<'f> Keys<'f> {
     /// The layers that see a window only, as far as the keys say.
     fn windows(&self, layers: usize) -> Vec<Option<usize>> {
         let window = self.count("attention.sliding_window");
-        let pattern = match self.value("attention.sliding_window_pattern") {
-            Some(Value::Array(Array::Bool(pattern))) if pattern.len() == layers => pattern.clone(),
-            _ => vec![true; layers],
+        let key = "attention.sliding_window_pattern";
+        let pattern = match (self.value(key), self.count(key)) {
+            (Some(Value::Array(Array::Bool(pattern))), _) if pattern.len() == layers => pattern.clone(),
+            (_, Some(period)) => (1..=layers).map(|layer| !layer.is_multiple_of(period)).collect(),
+            // Which layers have it is a rule of the family, which the keys do not tell.
+            _ => vec![false; layers],
         };
         pattern.into_iter().map(|has_window| window.filter(|_| has_window)).collect()
     }
