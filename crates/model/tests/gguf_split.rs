@@ -220,7 +220,10 @@ fn numbers_that_make_no_sense_are_named() {
     assert!(with(Value::I32(-1), Value::U16(3)).contains("`split.no`: expected a whole number"));
     assert!(with(Value::U16(0), Value::I64(-1)).contains("`split.count`: expected a whole number"));
     assert!(with(Value::U16(0), Value::String("3".into())).contains("found string"));
-    assert!(refused(vec![("split.no", Value::U16(0))]).contains("`split.count`: expected a number, as pieces of a split model have, found no such key"));
+    assert!(
+        refused(vec![("split.no", Value::U16(0))])
+            .contains("`split.count`: expected a number, as pieces of a split model have, found no such key")
+    );
     assert!(refused(vec![("split.count", Value::U16(2))]).contains("`split.no`: expected a number"));
     let no_total = refused(vec![("split.no", Value::U16(0)), ("split.count", Value::U16(2))]);
     assert!(no_total.contains("`split.tensors.count`: expected a number"), "{no_total}");
