@@ -13,7 +13,8 @@ fuzz_target!(|input: &[u8]| {
     let Some((head, text)) = input.split_first_chunk::<4>() else { return };
     let text = String::from_utf8_lossy(text);
     let tools = if head[0] & 1 == 0 { vec![] } else { tools() };
-    let prompt = ["", "<think>\n", "<think></think>", "<|start|>assistant", ">>>", "<|START_THINKING|>"][head[1] as usize % 6];
+    let prompt =
+        ["", "<think>\n", "<think></think>", "<|start|>assistant", ">>>", "<|START_THINKING|>"][head[1] as usize % 6];
     for format in Format::all() {
         let whole = read(format, prompt, &tools, [text.as_ref()].into_iter());
         let pieces = read(format, prompt, &tools, Cuts { rest: &text, seed: u32::from_le_bytes(*head) | 1 });
