@@ -118,12 +118,17 @@ fn arguments(value: Option<&str>) -> String {
 /// The call that an object is: `{"name": ..., "arguments": {...}}`, whose keys may have other names, and which may stand in the
 /// key `function`.
 fn call(object: &str) -> Option<Call> {
+    call_within(object, 1)
+}
+
+/// The same, with as many objects around it as may stand around one; each of them is read again for the one inside.
+fn call_within(object: &str, around: usize) -> Option<Call> {
     let entries = Cursor { rest: object }.object()?;
     let get = |keys: &[&str]| entries.iter().find(|(key, _)| keys.contains(&key.as_str())).map(|(_, value)| *value);
     let text = |value: &str| serde_json::from_str::<String>(value).ok();
     let id = get(IDS).and_then(|id| text(id).or_else(|| serde_json::from_str::<u64>(id).ok().map(|id| id.to_string())));
     if let Some(function) = get(&["function"]).filter(|function| function.starts_with('{')) {
-        let inner = call(function)?;
+        let inner = call_within(function, around.checked_sub(1)?)?;
         return Some(Call { id: id.or(inner.id), ..inner });
     }
     let name = text(get(NAMES)?)?;

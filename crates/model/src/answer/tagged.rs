@@ -60,6 +60,8 @@ fn one<'t>(text: &'t str, tags: &Tags, input: &Input<'_>) -> Option<(Call, &'t s
         };
     }
     let mut arguments = Vec::new();
+    // Where no quotation ends behind one parameter, none ends behind the next ones, and nobody looks again.
+    let mut quotations_end = true;
     loop {
         rest = rest.trim_start();
         if let Some(rest) = rest.strip_prefix(tags.call_end) {
@@ -69,22 +71,33 @@ fn one<'t>(text: &'t str, tags: &Tags, input: &Input<'_>) -> Option<(Call, &'t s
         if rest.is_empty() && input.is_whole {
             return Some((Call::new(name, object(arguments)), rest));
         }
-        match parameter(rest, name, tags, input) {
+        match parameter(rest, name, tags, input, &mut quotations_end) {
             Some((parameter, value, more)) => {
                 arguments.push((parameter, value));
                 rest = more;
             }
             None if input.is_whole => return None,
-            None => return Some((Call::incomplete(name, object(arguments)), "")),
+            None => return Some((Call::incomplete(name, object(arguments)), rest)),
         }
     }
 }
 
-fn parameter<'t>(text: &'t str, name: &str, tags: &Tags, input: &Input<'_>) -> Option<(&'t str, String, &'t str)> {
+fn parameter<'t>(
+    text: &'t str,
+    name: &str,
+    tags: &Tags,
+    input: &Input<'_>,
+    quotations_end: &mut bool,
+) -> Option<(&'t str, String, &'t str)> {
     let (parameter, rest) = text.strip_prefix(tags.parameter)?.split_once(tags.parameter_name_end)?;
     let (attributes, rest) =
         if tags.parameter_tag_end.is_empty() { ("", rest) } else { rest.split_once(tags.parameter_tag_end)? };
-    let (mut value, rest) = match rest.strip_prefix("<![CDATA[").and_then(|rest| rest.split_once("]]>")) {
+    let quoted = rest.strip_prefix("<![CDATA[").filter(|_| *quotations_end).and_then(|quoted| {
+        let parts = quoted.split_once("]]>");
+        *quotations_end = parts.is_some();
+        parts
+    });
+    let (mut value, rest) = match quoted {
         Some((value, rest)) => (value, rest.trim_start().strip_prefix(tags.parameter_end)?),
         None => rest.split_once(tags.parameter_end)?,
     };

@@ -199,9 +199,35 @@ fn many_beginnings_are_read_in_linear_time() {
         for rule in format.all_rules() {
             let text = rule.marker.repeat((1 << 17) / rule.marker.len());
             let answer = read_in(format, "", [text.as_str()].into_iter());
-            assert!(answer.tool_calls.len() <= text.len());
+            let read = answer.reasoning.len() + answer.content.len();
+            assert!(read + answer.tool_calls.len() <= text.len(), "{}: {read} of {}", format.name, text.len());
         }
     }
+}
+
+#[test]
+fn objects_in_objects_in_objects_end_nothing() {
+    let nested = format!("{}{{}}{}", "{\"function\":".repeat(40_000), "}".repeat(40_000));
+    for format in Format::all() {
+        for rule in format.all_rules() {
+            // All of it ends as text, or as the arguments of a tool of that name where keys are names.
+            let answer = read_in(format, "", [rule.marker, nested.as_str()].into_iter());
+            let calls: usize = answer.tool_calls.iter().map(|call| call.arguments.len()).sum();
+            let kept = answer.reasoning.len() + answer.content.len() + calls;
+            assert!(kept + 32 >= nested.len(), "{}: {kept} of {}", format.name, nested.len());
+        }
+    }
+    let text = format!("<tool_call>{nested}</tool_call>");
+    let answer = read_in(Format::of("<tool_call>"), "", [text.as_str()].into_iter());
+    assert!(answer.tool_calls.is_empty() && answer.content == text);
+}
+
+#[test]
+fn what_follows_a_call_without_an_end_is_kept() {
+    let format = Format::of("<tool_call>\n<function=example>\n<parameter=a>");
+    let answer = read_in(format, "", ["<tool_call>\n<function=f>\nNo, I answer myself: 42"].into_iter());
+    assert_eq!(answer.tool_calls.len(), 1, "{answer:?}");
+    assert!(answer.content.contains("No, I answer myself: 42"), "{answer:?}");
 }
 
 #[test]

@@ -102,6 +102,7 @@ fn texts_of_long_lists_are_paid_for_before_they_are_made() {
         "ns.x | map('upper') | list | length",
         "raise_exception(ns.x)",
         "range(10000) | tojson(separators=('a' * 1000000, ':')) | length",
+        "[[[['a']]]] | tojson(indent='a' * 40000000) | length",
     ] {
         let source = format!("{list}{{{{ {use_of_list} }}}}");
         let error = template(&source).render(&[Message::user("x")], &RenderOptions::default()).unwrap_err();

@@ -70,12 +70,11 @@ impl JsonWriter<'_> {
         self.out.push('[');
         let mut is_empty = true;
         for item in value.try_iter()? {
-            self.separate(is_empty, depth + 1);
+            self.separate(is_empty, depth + 1)?;
             is_empty = false;
             self.value(&item, depth + 1)?;
         }
-        self.close(']', is_empty, depth);
-        Ok(())
+        self.close(']', is_empty, depth)
     }
 
     fn map(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
@@ -93,34 +92,40 @@ impl JsonWriter<'_> {
         }
         self.out.push('{');
         for (index, (name, item)) in entries.iter().enumerate() {
-            self.separate(index == 0, depth + 1);
+            self.separate(index == 0, depth + 1)?;
             self.string(name);
             self.out.push_str(&self.style.key_separator);
             self.value(item, depth + 1)?;
         }
-        self.close('}', entries.is_empty(), depth);
-        Ok(())
+        self.close('}', entries.is_empty(), depth)
     }
 
-    fn separate(&mut self, is_first: bool, depth: usize) {
+    fn separate(&mut self, is_first: bool, depth: usize) -> Result<(), Error> {
         if !is_first {
             self.out.push_str(&self.style.item_separator);
         }
-        self.new_line(depth);
+        self.new_line(depth)
     }
 
-    fn close(&mut self, bracket: char, is_empty: bool, depth: usize) {
+    fn close(&mut self, bracket: char, is_empty: bool, depth: usize) -> Result<(), Error> {
         if !is_empty {
-            self.new_line(depth);
+            self.new_line(depth)?;
         }
         self.out.push(bracket);
+        Ok(())
     }
 
-    fn new_line(&mut self, depth: usize) {
+    /// Charges for the indentation before it is written, as a template chooses its text.
+    fn new_line(&mut self, depth: usize) -> Result<(), Error> {
         if let Some(indent) = &self.style.indent {
+            self.settle()?;
+            let length = 1 + indent.len().saturating_mul(depth);
+            (self.scope.charge)(length)?;
             self.out.push('\n');
             self.out.extend(std::iter::repeat_n(indent.as_str(), depth));
+            self.charged += length;
         }
+        Ok(())
     }
 
     fn string(&mut self, text: &str) {

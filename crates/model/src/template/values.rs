@@ -1,7 +1,8 @@
 //! What operators do with values, as Python does it, and modulo marks.
 //!
 //! Templates ask what messages say: `'</think>' in content`, `content == 'ping'`. Messages may be marked (see [`super::marks`]), so
-//! every comparison looks at the originals. What is joined keeps its marks, and is charged for before it is made.
+//! every comparison of two values looks at the originals (chains such as `a == b == c` stay with the engine, which sees the
+//! marks). What is joined keeps its marks, and is charged for before it is made.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

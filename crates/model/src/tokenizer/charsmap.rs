@@ -9,7 +9,7 @@
 const LONGEST_KEY_BYTES: usize = 128;
 
 /// The longest replacement; those of NFKC have at most 33 bytes. It bounds what a text can grow to.
-const LONGEST_REPLACEMENT_BYTES: usize = 256;
+const LONGEST_REPLACEMENT_BYTES: usize = 64;
 
 /// The rules of a file.
 #[derive(Debug)]
@@ -135,7 +135,7 @@ pub(super) mod tests {
             assert!(Charsmap::new(blob).is_err(), "{blob:?}");
         }
         let long = [&[0; 4][..], &[b'x'; 257], &[0]].concat();
-        assert!(Charsmap::new(&long).unwrap_err().contains("256"));
+        assert!(Charsmap::new(&long).unwrap_err().contains("64"));
         assert_eq!(Charsmap::new(&[0; 4]).unwrap().normalize_prefix("a"), ("a", 1));
         let good = blob(&[("a", "x")]);
         for index in 4..good.len() - 2 {

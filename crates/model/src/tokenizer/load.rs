@@ -1,5 +1,7 @@
 //! Making a tokenizer from the metadata of a GGUF file.
 
+use std::collections::HashSet;
+
 use super::bpe::{Bpe, Merges};
 use super::charsmap::Charsmap;
 use super::normalize::Normalizer;
@@ -135,6 +137,9 @@ fn model(
     unknown: Option<u32>,
     warnings: &mut Vec<String>,
 ) -> Result<Model> {
+    if matches!(kind, Kind::LongestMatch | Kind::Unigram) {
+        check_lengths(metadata, vocabulary)?;
+    }
     Ok(match kind {
         Kind::Merges(row) => byte_pair(metadata, vocabulary, row, kind.spelling(), unknown, warnings)?,
         Kind::Scores => Model::Spm(Spm::new(vocabulary, &scores(metadata, vocabulary.len())?, unknown)),
@@ -145,6 +150,16 @@ fn model(
             Model::Unigram(Unigram::new(vocabulary, &scores, unknown, charsmap(metadata)?, removes_extra_spaces))
         }
     })
+}
+
+/// Tokens that are looked for at every place of a text: each place costs as many steps as the longest has bytes.
+fn check_lengths(metadata: &Metadata, vocabulary: &Vocabulary) -> Result<()> {
+    const LONGEST_BYTES: usize = 1024;
+    let too_long = (0..vocabulary.len() as u32).find(|&id| vocabulary.key(id).len() > LONGEST_BYTES);
+    let Some(id) = too_long else { return Ok(()) };
+    let expected = format!("tokens of at most {LONGEST_BYTES} bytes in a vocabulary of this kind");
+    let found = format!("token {id} of {} bytes", vocabulary.key(id).len());
+    Err(Error::key(metadata.file(), TOKENS, expected, found))
 }
 
 fn charsmap(metadata: &Metadata) -> Result<Option<Charsmap>> {
@@ -331,12 +346,8 @@ impl SpecialIds {
             warnings
                 .push(format!("token {id} `{}` is not marked as a control token, and is taken for one", quoted(text)));
         }
-        let mut ids = Vec::new();
-        for id in [self.eos, self.eot, self.eom].into_iter().flatten().chain(by_name) {
-            if !ids.contains(&id) {
-                ids.push(id);
-            }
-        }
-        ids
+        let mut seen = HashSet::new();
+        let all = [self.eos, self.eot, self.eom].into_iter().flatten().chain(by_name);
+        all.filter(|&id| seen.insert(id)).collect()
     }
 }

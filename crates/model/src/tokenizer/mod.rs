@@ -4,7 +4,7 @@
 //! GPT-2, Llama 3, Qwen, SmolLM2, ...), SentencePiece's encoding by scores (`llama`: Llama 2, Mistral, Gemma, ...), its
 //! encoding by probabilities (`t5`: T5, XLM-RoBERTa, ...), and RWKV's by longest match (`rwkv`). This is code of our own,
 //! because vocabularies come as GGUF has them, without a `tokenizer.json`, and because all loops here take linear time
-//! (up to the logarithm of a heap) for any text.
+//! (up to the logarithm of a heap, or the length of the longest token, which is bounded) for any text.
 //!
 //! Text never becomes a control token. Only [`Tokenizer::encode_prompt`] makes control tokens, and only from parts of the
 //! prompt that the chat template wrote itself, see [`crate::template`].

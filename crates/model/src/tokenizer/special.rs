@@ -1,5 +1,7 @@
 //! Finding tokens in text by their own text: those that are matched before anything is merged.
 
+use std::collections::HashSet;
+
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use super::vocabulary::{TokenKind, Vocabulary};
@@ -26,9 +28,11 @@ impl Finder {
     /// # Errors
     /// The automaton's own words where the tokens are too much for it (about two thousand million bytes).
     pub(super) fn new(vocabulary: &Vocabulary, kinds: &[TokenKind]) -> Result<Finder, String> {
+        // Each text once: the automaton keeps a list of all that end in one place.
+        let mut texts = HashSet::new();
         let ids: Vec<u32> = (0..vocabulary.len() as u32)
             .filter(|&id| kinds.contains(&vocabulary.kind(id)))
-            .filter(|&id| vocabulary.text(id).is_some_and(|text| !text.is_empty()))
+            .filter(|&id| vocabulary.text(id).is_some_and(|text| !text.is_empty() && texts.insert(text)))
             .collect();
         if ids.is_empty() {
             return Ok(Finder { automaton: None, ids });

@@ -1,6 +1,8 @@
 //! `<tool_call>NAME<arg_key>KEY</arg_key><arg_value>VALUE</arg_value></tool_call>`: GLM 4, Laguna, Ling, Spark.
 
-use crate::answer::format::{Call, End, Format, Input, Next, Quote, Rule, Section, THINK, Then, Within, is_name, some};
+use crate::answer::format::{
+    Call, End, Format, Input, Next, Quote, Rule, Section, THINK, Then, Within, is_name, some, unfinished,
+};
 use crate::answer::tools::{object, to_json};
 
 pub(super) static FORMAT: Format = Format { name: "glm", signs: &[&["<arg_key>"]], rules: &[THINK, RULES] };
@@ -47,7 +49,7 @@ pub(super) fn read(input: &Input<'_>, tags: [&str; 4]) -> Option<Next> {
                 rest = more;
             }
             None if input.is_whole => return None,
-            None => return some(vec![Call::incomplete(name, object(arguments))]),
+            None => return unfinished(vec![Call::incomplete(name, object(arguments))], rest),
         }
     }
 }

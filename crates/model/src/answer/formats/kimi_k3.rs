@@ -1,6 +1,8 @@
 //! `<|open|>call tool="NAME" index="1"<|sep|>`, then an `argument` for each, with key and type: Kimi K3.
 
-use crate::answer::format::{Call, End, Format, Input, Next, Quote, Rule, Section, Then, Within, is_name, some};
+use crate::answer::format::{
+    Call, End, Format, Input, Next, Quote, Rule, Section, Then, Within, is_name, some, unfinished,
+};
 use crate::answer::json::named;
 use crate::answer::tools::{Kind, object, to_json};
 
@@ -64,7 +66,7 @@ fn read(input: &Input<'_>) -> Option<Next> {
                 rest = more;
             }
             None if input.is_whole => return None,
-            None => return some(vec![Call::incomplete(&name, object_of(&arguments))]),
+            None => return unfinished(vec![Call::incomplete(&name, object_of(&arguments))], rest),
         }
     }
 }

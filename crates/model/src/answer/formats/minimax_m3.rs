@@ -79,9 +79,12 @@ fn read(input: &Input<'_>) -> Option<Next> {
                     _ => return None,
                 }
                 if !text.trim().is_empty() {
-                    // At the end this is the beginning of the next mark.
+                    // At the end this is the beginning of the next mark, or what the model says after its calls.
                     if input.is_whole {
                         return None;
+                    }
+                    if open.is_empty() {
+                        rest = &input.text[text.as_ptr().addr() - input.text.as_ptr().addr()..];
                     }
                     break;
                 }

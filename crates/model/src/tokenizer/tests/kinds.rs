@@ -116,6 +116,33 @@ pub(super) fn rwkv() -> Tokenizer {
 }
 
 #[test]
+fn tokens_that_would_make_every_place_of_a_text_dear_are_refused() {
+    for model in ["t5", "rwkv"] {
+        let long = |bytes: usize| {
+            let recipe = Recipe::default().token("a", NORMAL).token(&"a".repeat(bytes), NORMAL).set("model", model);
+            Tokenizer::from_gguf(&recipe.metadata()).map_err(|error| error.to_string())
+        };
+        let error = long(1025).unwrap_err();
+        assert!(error.contains("at most 1024 bytes") && error.contains("token 1"), "{error}");
+        assert_eq!(long(1024).unwrap().encode(&"a".repeat(2048)).len(), 2);
+    }
+}
+
+#[test]
+fn many_tokens_of_one_text_are_one_pattern() {
+    let mut recipe = Recipe::default();
+    for _ in 0..100_000 {
+        recipe = recipe.token("<|im_end|>", CONTROL);
+    }
+    let tokenizer = recipe.token("a", NORMAL).set("model", "rwkv").build();
+    assert_eq!(tokenizer.end_of_turn().len(), 100_000);
+    assert_eq!(
+        tokenizer.encode_prompt(&Prompt { parts: vec![template("<|im_end|>a")], ..Prompt::default() }),
+        [0, 100_000]
+    );
+}
+
+#[test]
 fn the_longest_token_is_taken() {
     let tokenizer = rwkv();
     assert_eq!(tokenizer.encode("abcab"), [258, 257]);
