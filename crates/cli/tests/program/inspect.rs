@@ -361,6 +361,26 @@ fn an_unknown_family_is_told_by_the_usual_keys() {
 }
 
 #[test]
+fn windows_of_unknown_families_are_told_as_far_as_the_keys_do() {
+    let home = Home::new();
+    let window = |name: &'static str, pattern: Option<u32>| {
+        let mut keys: Vec<(&str, Value)> = vec![
+            ("general.architecture", "lhama".into()),
+            ("lhama.block_count", Value::U32(6)),
+            ("lhama.embedding_length", Value::U32(32)),
+            ("lhama.attention.head_count", Value::U32(4)),
+            ("lhama.attention.sliding_window", Value::U32(128)),
+        ];
+        keys.extend(pattern.map(|period| ("lhama.attention.sliding_window_pattern", Value::U32(period))));
+        let page = home.run(&["inspect", home.changed_fixture(name, "llama3", &keys, |_| Some(0))]);
+        rows(page.done(), "window").join(" ")
+    };
+    assert_eq!(window("period.gguf", Some(3)), "4 layers see the last 128 tokens, 2 the whole context");
+    // Without a pattern the rule is the family's, and nothing is claimed.
+    assert_eq!(window("rule.gguf", None), "");
+}
+
+#[test]
 fn types_that_are_not_read_are_told_beside_the_rest() {
     const Q8_1: u32 = 9;
     const Q4_2: u32 = 4;
