@@ -194,7 +194,7 @@ fn tool_calls_that_are_too_long_become_text() {
 
 /// Each marker begins something that never ends: work must not grow with the square.
 #[test]
-fn many_beginnings_are_read_in_linear_time() {
+fn of_many_beginnings_nothing_is_read_twice() {
     for format in Format::all() {
         for rule in format.all_rules() {
             let text = rule.marker.repeat((1 << 17) / rule.marker.len());
