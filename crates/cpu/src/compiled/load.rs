@@ -3,9 +3,9 @@
 use duan_backend::{CompileJob, Limits, Result};
 use duan_model::Model;
 use duan_model::graph::{Node, Op};
-use duan_model::weights::{Matrix, MatrixId};
 use duan_quant::Activation;
 
+use super::weights::DeviceWeights;
 use super::{CpuModel, Scratch, Threads};
 use crate::activations::Coded;
 use crate::error::error;
@@ -32,52 +32,38 @@ impl CpuModel {
         let caches = graph.caches.iter().enumerate();
         let caches =
             caches.map(|(index, config)| cache_used(index).then(|| Cache::new(config, limits.pages, limits.kv_format)));
-        let (matrices, ropes) = (model.weights.matrices(), &model.config.ropes);
-        let widest = matrices.iter().map(|matrix| matrix.columns()).max().unwrap_or(0);
+        let ropes = &model.config.ropes;
         let key_dim = graph.caches.iter().map(|cache| cache.key_dim).max().unwrap_or(0);
         let value_dim = graph.caches.iter().map(|cache| cache.value_dim).max().unwrap_or(0);
         let workers = threads.prefill.max(threads.decode);
+        let mut pool = Pool::new(workers).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
+        let weights = DeviceWeights::new(&model, &used, true, &mut pool)?;
         let scratch = || Scratch {
-            kernel: kernels::Scratch::new(widest),
+            kernel: kernels::Scratch::new(weights.all()),
             attention: attention::Scratch::new(key_dim, value_dim),
         };
-        let pool = Pool::new(workers).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
-        let mut used_matrices: Vec<MatrixId> = used.iter().flat_map(|op| matrices_of(op)).collect();
-        used_matrices.sort_by_key(|id| id.0);
-        used_matrices.dedup();
         let runs_state =
             |state: usize| used.iter().any(|op| matches!(op, Op::ShortConv { state: own, .. } if *own == state));
         let states = graph.states.iter().enumerate();
         let states =
             states.map(|(index, state)| States::new(state.width, if runs_state(index) { limits.pages } else { 0 }));
         Ok(Self {
-            kernels: matrices.iter().map(|matrix| kernels::pick(matrix.format())).collect(),
             values,
             coded: Coded::new(&coded_shapes(&model, &used, &limits)),
             caches: caches.collect(),
             states: states.collect(),
             conv_kernels: conv_kernels(&model),
             conv_past: vec![0.0; graph.states.iter().map(|state| state.width).max().unwrap_or(0)],
-            experts: split_experts(&model),
             assignment: assignment(&used, limits.max_rows),
             rotations: ropes.iter().map(|rope| Rotations::new(rope, limits.context, limits.max_rows)).collect(),
             scratch: (0..workers).map(|_| scratch()).collect(),
-            weights_bytes: used_matrices.iter().map(|&id| model.weights.matrix(id).bytes().len() as u64).sum(),
+            weights,
             model,
             isa,
             threads,
             limits,
             pool,
         })
-    }
-}
-
-/// The matrices that an op reads.
-fn matrices_of(op: &Op) -> Vec<MatrixId> {
-    match op {
-        Op::Embed { table, .. } => vec![*table],
-        Op::Linear { parts, .. } | Op::ExpertLinear { parts, .. } => parts.iter().map(|part| part.matrix).collect(),
-        _ => Vec::new(),
     }
 }
 
@@ -108,21 +94,6 @@ fn conv_kernels(model: &Model) -> Vec<Vec<f32>> {
         _ => None,
     };
     model.graph.nodes.iter().filter_map(of).collect()
-}
-
-/// Of each matrix that holds experts, the experts one by one; nothing of the others.
-fn split_experts(model: &Model) -> Vec<Vec<Matrix>> {
-    let mut split = vec![Vec::new(); model.weights.matrices().len()];
-    for node in &model.graph.nodes {
-        let Op::ExpertLinear { experts, parts, .. } = &node.op else { continue };
-        for part in parts {
-            let matrix = model.weights.matrix(part.matrix);
-            let rows = matrix.rows() / experts;
-            let parts = (0..*experts).map(|expert| matrix.part(expert * rows..(expert + 1) * rows));
-            split[part.matrix.0 as usize] = parts.collect();
-        }
-    }
-    split
 }
 
 /// Room for the largest mixture of experts.

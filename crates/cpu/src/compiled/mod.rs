@@ -6,19 +6,20 @@
 mod between;
 mod load;
 mod matrices;
+mod weights;
 
 use std::ops::Range;
 
 use duan_backend::{Compiled, Limits, MemoryUse, PAGE_TOKENS, PageId, Pass, Result};
 use duan_model::Model;
 use duan_model::graph::{Op, ValueId};
-use duan_model::weights::Matrix;
 use half::f16;
 
+use self::weights::DeviceWeights;
 use crate::activations::Coded;
 use crate::error::NAME;
 use crate::isa::Isa;
-use crate::kernels::{self, Run};
+use crate::kernels;
 use crate::kv::Cache;
 use crate::ops::attention;
 use crate::ops::experts::Assignment;
@@ -50,8 +51,7 @@ pub(crate) struct CpuModel {
     threads: Threads,
     limits: Limits,
     pool: Pool,
-    /// The kernel of each matrix.
-    kernels: Vec<Run>,
+    weights: DeviceWeights,
     values: Vec<Vec<f32>>,
     coded: Coded,
     caches: Vec<Option<Cache>>,
@@ -59,12 +59,9 @@ pub(crate) struct CpuModel {
     /// The kernels of each short convolution [taps, width], and room for the state before a span.
     conv_kernels: Vec<Vec<f32>>,
     conv_past: Vec<f32>,
-    /// Of each matrix that holds experts, the experts one by one.
-    experts: Vec<Vec<Matrix>>,
     assignment: Assignment,
     rotations: Vec<Rotations>,
     scratch: Vec<Scratch>,
-    weights_bytes: u64,
 }
 
 impl Compiled for CpuModel {
@@ -126,7 +123,7 @@ impl Compiled for CpuModel {
         let kernels: usize = self.conv_kernels.iter().map(Vec::len).sum();
         let convolutions = (kernels + self.conv_past.len()) * size_of::<f32>();
         MemoryUse {
-            weights_bytes: self.weights_bytes,
+            weights_bytes: self.weights.bytes() as u64,
             kv_bytes: (caches + states) as u64,
             scratch_bytes: (values + rotations + scratch + convolutions + self.coded.bytes() + self.assignment.bytes())
                 as u64,

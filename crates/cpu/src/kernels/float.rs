@@ -1,117 +1,174 @@
 //! Dot products of float weights with float activations.
 //!
-//! For one row and one token, whatever the tile: eight lanes take every eighth column, then are summed once; columns
-//! beyond the last whole vector are added one by one.
+//! For one row and one token, whatever the tile: products are added column after column, in stretches of
+//! [`STRETCH`] whose sums are then added up, so that rounding errors grow with neither many columns nor the tile.
 
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use half::{bf16, f16};
+use super::{Job, PanelScratch};
+use crate::simd::{PANEL_ROWS, RowSimd, Simd, Task};
 
-use super::Job;
-use crate::simd::{LANES, Simd, Task};
+/// Columns whose products are added up by themselves.
+const STRETCH: usize = 256;
+/// Bytes of activations that a tile of tokens should find in the cache again with the next panel.
+const BLOCK_BYTES: usize = 256 << 10;
+/// How far ahead of the kernel the cache is asked for weights while few tokens are computed.
+const AHEAD_BYTES: usize = 2048;
 
 /// A float format as the kernels see it.
 pub(crate) trait Floats: 'static {
     /// The name in [`duan_quant::FORMATS`].
     const FORMAT: &'static str;
-    /// Eight weights' bytes.
-    type Eight: Copy;
+    /// Bytes of a weight.
+    const BYTES: usize;
 
-    /// A row's whole vectors, and the bytes after them.
-    fn vectors(row: &[u8]) -> (&[Self::Eight], &[u8]);
-    /// Eight weights.
-    fn load<S: Simd>(s: S, from: &Self::Eight) -> S::F;
-    /// The weight at `index` of the bytes after the vectors.
-    fn single(bytes: &[u8], index: usize) -> f32;
+    /// One weight of each row.
+    fn weights<S: RowSimd>(s: S, from: &[u8]) -> S::Floats;
 }
 
-macro_rules! float_format {
-    ($name:ident, $format:literal, $bytes:literal, $load:ident, $one:expr) => {
-        pub(crate) struct $name;
+/// Four bytes.
+pub(crate) struct F32;
 
-        impl Floats for $name {
-            const FORMAT: &'static str = $format;
-            type Eight = [u8; $bytes * LANES];
+impl Floats for F32 {
+    const FORMAT: &'static str = "F32";
+    const BYTES: usize = 4;
 
-            #[inline(always)]
-            fn vectors(row: &[u8]) -> (&[Self::Eight], &[u8]) {
-                row.as_chunks()
-            }
-            #[inline(always)]
-            fn load<S: Simd>(s: S, from: &Self::Eight) -> S::F {
-                s.$load(from)
-            }
-            #[inline(always)]
-            fn single(bytes: &[u8], index: usize) -> f32 {
-                $one(bytes.as_chunks::<$bytes>().0[index])
-            }
-        }
-    };
+    #[inline(always)]
+    fn weights<S: RowSimd>(s: S, from: &[u8]) -> S::Floats {
+        s.floats_of_bits::<0>(s.words(from))
+    }
 }
 
-float_format!(F32, "F32", 4, load_f32_bytes, f32::from_le_bytes);
-float_format!(F16, "F16", 2, load_f16_bytes, |bytes| f16::from_le_bytes(bytes).to_f32());
-float_format!(Bf16, "BF16", 2, load_bf16_bytes, |bytes| bf16::from_le_bytes(bytes).to_f32());
+/// Half floats.
+pub(crate) struct F16;
 
-/// Rows of weights that a tile takes at once.
-const TILE_ROWS: usize = 4;
+impl Floats for F16 {
+    const FORMAT: &'static str = "F16";
+    const BYTES: usize = 2;
 
-/// Computes rows `rows` of a matrix for all tokens of the job.
-pub(crate) struct Rows<'a, W> {
+    #[inline(always)]
+    fn weights<S: RowSimd>(s: S, from: &[u8]) -> S::Floats {
+        s.floats_of_f16(from)
+    }
+}
+
+/// The upper halves of floats.
+pub(crate) struct Bf16;
+
+impl Floats for Bf16 {
+    const FORMAT: &'static str = "BF16";
+    const BYTES: usize = 2;
+
+    #[inline(always)]
+    fn weights<S: RowSimd>(s: S, from: &[u8]) -> S::Floats {
+        s.floats_of_bits::<16>(s.words_of_u16(from))
+    }
+}
+
+/// Computes panels `panels` of a matrix for all tokens of the job.
+pub(crate) struct Panels<'a, W> {
     pub(crate) job: &'a Job<'a>,
-    pub(crate) rows: Range<usize>,
+    pub(crate) panels: Range<usize>,
+    pub(crate) scratch: &'a mut PanelScratch,
     pub(crate) format: PhantomData<W>,
 }
 
-impl<W: Floats> Task for Rows<'_, W> {
+impl<W: Floats> Task for Panels<'_, W> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Self { job, rows, .. } = self;
-        let mut row = rows.start;
-        while row < rows.end {
-            let size = if rows.end - row >= TILE_ROWS { TILE_ROWS } else { 1 };
-            let mut token = 0;
-            while token < job.tokens {
-                match (size, job.tokens - token) {
-                    (TILE_ROWS, 1) => tile::<S, W, TILE_ROWS, 1>(s, job, row, token),
-                    (TILE_ROWS, _) => tile::<S, W, TILE_ROWS, 2>(s, job, row, token),
-                    _ => tile::<S, W, 1, 1>(s, job, row, token),
-                }
-                token += if size == TILE_ROWS { 2 } else { 1 };
+        let Self { job, panels, scratch, .. } = self;
+        let row_bytes = job.weights.columns * size_of::<f32>();
+        let block = (BLOCK_BYTES / row_bytes).next_multiple_of(S::FLOAT_TOKENS);
+        for first in (0..job.tokens).step_by(block) {
+            for index in panels.clone() {
+                let tile = Tile::<W> { job, index, panel: job.weights.panel(index, scratch), format: PhantomData };
+                tile.tokens(s, first..job.tokens.min(first + block));
             }
-            row += size;
         }
     }
 }
 
-/// `R` rows for `T` tokens.
-#[inline(always)]
-fn tile<S: Simd, W: Floats, const R: usize, const T: usize>(s: S, job: &Job<'_>, row: usize, first_token: usize) {
-    let columns = job.matrix.columns();
-    let vectors = columns / LANES;
-    let weights: [(&[W::Eight], &[u8]); R] = std::array::from_fn(|r| W::vectors(job.matrix.row(row + r)));
-    let whole: [&[W::Eight]; R] = std::array::from_fn(|r| &weights[r].0[..vectors]);
-    let tokens: [&[f32]; T] = std::array::from_fn(|t| job.floats(first_token + t));
-    let inputs: [&[[f32; LANES]]; T] = std::array::from_fn(|t| &tokens[t].as_chunks().0[..vectors]);
-    let mut lanes = [[s.splat(0.0); R]; T];
-    for index in 0..vectors {
-        let loaded: [S::F; R] = std::array::from_fn(|r| W::load(s, &whole[r][index]));
-        for t in 0..T {
-            let x = s.load(&inputs[t][index]);
-            for r in 0..R {
-                lanes[t][r] = s.mul_add(loaded[r], x, lanes[t][r]);
-            }
+/// A panel and the tokens that meet it.
+struct Tile<'a, W> {
+    job: &'a Job<'a>,
+    index: usize,
+    panel: &'a [u8],
+    format: PhantomData<W>,
+}
+
+impl<W: Floats> Tile<'_, W> {
+    #[inline(always)]
+    fn tokens<S: Simd>(&self, s: S, tokens: Range<usize>) {
+        let mut token = tokens.start;
+        while token < tokens.end {
+            let left = tokens.end - token;
+            token += if const { S::FLOAT_TOKENS >= 12 } && left >= 12 {
+                self.each_vector::<S, 12>(s, token)
+            } else if const { S::FLOAT_TOKENS >= 8 } && left >= 8 {
+                self.each_vector::<S, 8>(s, token)
+            } else if left >= 4 {
+                self.each_vector::<S, 4>(s, token)
+            } else if left >= 2 {
+                self.each_vector::<S, 2>(s, token)
+            } else if const { S::ROWS == PANEL_ROWS } {
+                self.rows::<S, 1, 1>(s, 0, token)
+            } else {
+                self.rows::<S, 1, 2>(s, 0, token)
+            };
         }
     }
-    for t in 0..T {
-        let rest = &tokens[t][vectors * LANES..];
-        let sums: [f32; R] = std::array::from_fn(|r| {
-            let tail: f32 = rest.iter().enumerate().map(|(index, x)| x * W::single(weights[r].1, index)).sum();
-            s.sum(lanes[t][r]) + tail
-        });
-        job.store(row, first_token + t, &sums);
+
+    /// `T` tokens, one vector of rows after the other.
+    #[inline(always)]
+    fn each_vector<S: Simd, const T: usize>(&self, s: S, first_token: usize) -> usize {
+        for first_row in (0..PANEL_ROWS).step_by(S::ROWS) {
+            self.rows::<S, T, 1>(s, first_row, first_token);
+        }
+        T
+    }
+
+    /// `V` vectors of rows from `first_row` for `T` tokens.
+    #[inline(always)]
+    fn rows<S: Simd, const T: usize, const V: usize>(&self, s: S, first_row: usize, first_token: usize) -> usize {
+        let columns = self.job.weights.columns;
+        let mut tokens: [&[f32]; T] = [&[]; T];
+        for t in 0..T {
+            tokens[t] = self.job.floats(first_token + t);
+        }
+        let mut totals = [[s.all(0.0); T]; V];
+        for (index, stretch) in self.panel.chunks(STRETCH * PANEL_ROWS * W::BYTES).enumerate() {
+            let first = index * STRETCH;
+            let count = STRETCH.min(columns - first);
+            let mut part = tokens;
+            for t in 0..T {
+                part[t] = &tokens[t][first..first + count];
+            }
+            let mut sums = [[s.all(0.0); T]; V];
+            for (column, weights) in stretch.chunks_exact(PANEL_ROWS * W::BYTES).enumerate().take(count) {
+                s.prefetch(weights, AHEAD_BYTES);
+                for v in 0..V {
+                    let weights = W::weights(s, &weights[(first_row + v * S::ROWS) * W::BYTES..]);
+                    for t in 0..T {
+                        sums[v][t] = s.times_plus(weights, s.all(part[t][column]), sums[v][t]);
+                    }
+                }
+            }
+            for v in 0..V {
+                for t in 0..T {
+                    totals[v][t] = s.plus(totals[v][t], sums[v][t]);
+                }
+            }
+        }
+        for t in 0..T {
+            let mut panel = [0.0; PANEL_ROWS];
+            for v in 0..V {
+                s.put(totals[v][t], &mut panel, first_row + v * S::ROWS);
+            }
+            self.job.store(self.index, first_row..first_row + V * S::ROWS, first_token + t, &panel);
+        }
+        T
     }
 }

@@ -1,87 +1,112 @@
-//! How each quantized format is taken apart, thirty-two codes at a time.
+//! How each quantized format is read from a panel, thirty-two columns of its rows at a time.
 //!
-//! Every format comes to the same three things per group of 32 weights: codes (bytes), one or two scales,
-//! and an offset, so that `weight = code * scale + offset`. What the dot product does with them is written
-//! once, in [`super::integer`].
+//! Every format comes to the same three things per group of 32 columns: codes, one or two scales, and perhaps an
+//! offset, so that `weight = (code - zero) * scale + offset`. What is done with them is written once, in
+//! [`super::integer`]; where the pieces of a block lie in a panel, in [`crate::panels`].
 
-use half::f16;
+use crate::simd::{CodeKind, PANEL_ROWS, RowSimd};
 
-use crate::simd::{LANES, Simd};
+/// One block of some rows of a panel: what [`Codes`] reads from.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    /// The block of all sixteen rows [16 * block_bytes].
+    pub(crate) block: &'a [u8],
+    /// The first of the rows that are read.
+    pub(crate) first: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// The pieces of `SIZE` bytes, of all rows from the first, that lie `before` bytes (of one row) into the block.
+    #[inline(always)]
+    pub(super) fn pieces<const SIZE: usize>(self, before: usize) -> &'a [u8] {
+        &self.block[before * PANEL_ROWS + self.first * SIZE..]
+    }
+}
 
 /// A quantized format as the integer kernels see it.
 pub(crate) trait Codes: 'static {
     /// The name in [`duan_quant::FORMATS`].
     const FORMAT: &'static str;
-    /// Whether codes are signed (-128..=127) or not (0..=127).
-    const SIGNED: bool;
-    /// Scales of a group: 1, or 2 for its two halves.
-    const SCALES: usize;
-    /// Whether `weight = code * scale` needs an offset added.
-    const OFFSETS: bool;
+    /// Bytes of one row's block.
+    const BLOCK_BYTES: usize;
     /// Groups of 32 in a block.
     const GROUPS: usize;
-    /// A block's bytes.
-    type Block: Copy + Send + Sync;
+    /// Its codes. Where there are offsets, no code stands for 0.
+    const KIND: CodeKind;
+    /// Whether the two halves of a group have scales (and offsets) of their own.
+    const HALVES: bool = false;
+    /// Whether `weight = code * scale` needs an offset added.
+    const OFFSETS: bool = false;
+    /// What is made ready once for all groups of a block.
+    type Block<S: RowSimd>: Copy;
 
-    /// A row's blocks.
-    fn blocks(row: &[u8]) -> &[Self::Block];
-
-    /// The scales [groups * SCALES] and offsets [groups] of a row's blocks, with room for whole vectors after them;
-    /// offsets are left alone where there are none.
-    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]);
-
-    /// The 32 codes of one group of a block, in the order of the weights.
-    fn group<S: Simd>(s: S, block: &Self::Block, group: usize) -> S::B;
-}
-
-#[inline(always)]
-fn half_at(block: &[u8], at: usize) -> f32 {
-    f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
-}
-
-/// Widens a half float without a branch on the CPU's features: rebuilds the exponent by a multiplication, which
-/// is exact for subnormals too.
-#[inline(always)]
-fn f16_to_f32(bits: u16) -> f32 {
-    let magnitude = f32::from_bits(u32::from(bits & 0x7fff) << 13) * f32::from_bits(0x7780_0000); // times 2^112
-    let infinite_or_nan = (bits & 0x7c00) == 0x7c00;
-    let magnitude = if infinite_or_nan { f16::from_bits(bits & 0x7fff).to_f32() } else { magnitude };
-    if bits & 0x8000 == 0 { magnitude } else { -magnitude }
-}
-
-/// The half floats at `at` of every block, widened eight at a time; zeros fill the last vector.
-#[inline(always)]
-fn half_of_each<S: Simd, const BYTES: usize>(s: S, blocks: &[[u8; BYTES]], at: usize, to: &mut [f32]) {
-    for (blocks, to) in blocks.chunks(LANES).zip(to.as_chunks_mut::<LANES>().0) {
-        // Put together in registers: a vector load of what was just stored piece by piece would wait for the stores.
-        let mut halves = 0u128;
-        for (index, block) in blocks.iter().enumerate() {
-            halves |= u128::from(u16::from_le_bytes([block[at], block[at + 1]])) << (16 * index);
-        }
-        s.store(s.load_f16_bytes(&halves.to_le_bytes()), to);
+    /// Makes a block ready.
+    fn block<S: RowSimd>(s: S, rows: Rows<'_>) -> Self::Block<S>;
+    /// The codes of a group, four columns a vector.
+    fn codes<S: RowSimd>(s: S, rows: Rows<'_>, group: usize) -> [S::Words; 8];
+    /// The scales of a group, or of one of its halves.
+    fn scale<S: RowSimd>(s: S, block: &Self::Block<S>, group: usize, half: usize) -> S::Floats;
+    /// The offsets of a group, or of one of its halves.
+    #[inline(always)]
+    fn offset<S: RowSimd>(s: S, _: &Self::Block<S>, _group: usize, _half: usize) -> S::Floats {
+        s.all(0.0)
     }
 }
 
-/// Each number times `factor`.
+// Loops and not closures below: a closure does not take part in the instruction set of the function around it, unless the
+// compiler happens to inline it.
+
+/// Four vectors of two codes a byte from `before`: the low ones are the first sixteen columns.
 #[inline(always)]
-fn times<S: Simd>(s: S, from: &[f32], factor: f32, to: &mut [f32]) {
-    let factor = s.splat(factor);
-    for (from, to) in from.as_chunks::<LANES>().0.iter().zip(to.as_chunks_mut::<LANES>().0) {
-        s.store(s.mul(s.load(from), factor), to);
+fn nibbles<S: RowSimd>(s: S, rows: Rows<'_>, before: usize) -> [S::Words; 8] {
+    let mut codes = [s.zeros(); 8];
+    for index in 0..4 {
+        let pair = s.words(rows.pieces::<4>(before + index * 4));
+        codes[index] = s.field::<0>(pair, 15);
+        codes[index + 4] = s.field::<4>(pair, 15);
     }
+    codes
 }
 
-/// Sixteen bytes of a block from `at`.
+/// Eight vectors from `before`, of which a group has `mask` after a shift.
 #[inline(always)]
-fn sixteen(block: &[u8], at: usize) -> &[u8; 16] {
-    // The ranges below are constants within blocks of constant size, so this check is decided at compile time.
-    block[at..at + 16].first_chunk().expect("sixteen bytes")
+pub(super) fn fields<S: RowSimd>(s: S, rows: Rows<'_>, before: usize, shift: usize, mask: u8) -> [S::Words; 8] {
+    let mut codes = [s.zeros(); 8];
+    for index in 0..8 {
+        codes[index] = s.field_at(s.words(rows.pieces::<4>(before + 4 * index)), shift as u32, mask);
+    }
+    codes
 }
 
-/// Thirty-two bytes of a block from `at`.
+/// `low` with `high` above the lowest `N` bits.
 #[inline(always)]
-fn thirty_two(block: &[u8], at: usize) -> &[u8; 32] {
-    block[at..at + 32].first_chunk().expect("thirty-two bytes")
+pub(super) fn with_high<S: RowSimd, const N: u32>(s: S, low: [S::Words; 8], high: [S::Words; 8]) -> [S::Words; 8] {
+    let mut codes = low;
+    for index in 0..8 {
+        codes[index] = s.either(low[index], s.raise::<N>(high[index]));
+    }
+    codes
+}
+
+/// A fifth bit for every code, from the word of column bits at `before`.
+#[inline(always)]
+fn with_fifth_bits<S: RowSimd>(s: S, rows: Rows<'_>, before: usize, low: [S::Words; 8]) -> [S::Words; 8] {
+    let bits = s.words(rows.pieces::<4>(before));
+    let mut high = [bits; 8];
+    for index in 0..8 {
+        high[index] = s.field_at(bits, index as u32, 1);
+    }
+    with_high::<S, 4>(s, low, high)
+}
+
+/// The numbers of a table that nibbles name.
+#[inline(always)]
+fn named<S: RowSimd>(s: S, table: &[i8; 16], nibbles: [S::Words; 8]) -> [S::Words; 8] {
+    let mut codes = nibbles;
+    for index in 0..8 {
+        codes[index] = s.names(table, nibbles[index]);
+    }
+    codes
 }
 
 /// Scale, 16 bytes of nibbles; `(code - 8) * scale`.
@@ -89,25 +114,30 @@ pub(crate) struct Q4_0;
 
 impl Codes for Q4_0 {
     const FORMAT: &'static str = "Q4_0";
-    const SIGNED: bool = false;
-    const SCALES: usize = 1;
-    const OFFSETS: bool = true;
+    const BLOCK_BYTES: usize = 18;
     const GROUPS: usize = 1;
-    type Block = [u8; 18];
+    const KIND: CodeKind = CodeKind { bits: 4, zero: 8 };
+    type Block<S: RowSimd> = S::Floats;
 
     #[inline(always)]
-    fn blocks(row: &[u8]) -> &[Self::Block] {
-        row.as_chunks().0
+    fn block<S: RowSimd>(s: S, rows: Rows<'_>) -> S::Floats {
+        s.floats_of_f16(rows.pieces::<2>(16))
     }
     #[inline(always)]
-    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]) {
-        half_of_each(s, blocks, 0, scales);
-        times(s, scales, -8.0, offsets);
+    fn codes<S: RowSimd>(s: S, rows: Rows<'_>, _: usize) -> [S::Words; 8] {
+        nibbles(s, rows, 0)
     }
     #[inline(always)]
-    fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
-        s.nibbles(sixteen(block, 2))
+    fn scale<S: RowSimd>(_: S, scale: &S::Floats, _: usize, _: usize) -> S::Floats {
+        *scale
     }
+}
+
+/// Scale and minimum of a group, as its block has them.
+#[derive(Clone, Copy)]
+pub(crate) struct ScaleAndMinimum<F> {
+    scale: F,
+    minimum: F,
 }
 
 /// Scale, minimum, 16 bytes of nibbles; `code * scale + minimum`.
@@ -115,24 +145,27 @@ pub(crate) struct Q4_1;
 
 impl Codes for Q4_1 {
     const FORMAT: &'static str = "Q4_1";
-    const SIGNED: bool = false;
-    const SCALES: usize = 1;
-    const OFFSETS: bool = true;
+    const BLOCK_BYTES: usize = 20;
     const GROUPS: usize = 1;
-    type Block = [u8; 20];
+    const KIND: CodeKind = CodeKind { bits: 4, zero: 0 };
+    const OFFSETS: bool = true;
+    type Block<S: RowSimd> = ScaleAndMinimum<S::Floats>;
 
     #[inline(always)]
-    fn blocks(row: &[u8]) -> &[Self::Block] {
-        row.as_chunks().0
+    fn block<S: RowSimd>(s: S, rows: Rows<'_>) -> Self::Block<S> {
+        ScaleAndMinimum { scale: s.floats_of_f16(rows.pieces::<2>(16)), minimum: s.floats_of_f16(rows.pieces::<2>(18)) }
     }
     #[inline(always)]
-    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]) {
-        half_of_each(s, blocks, 0, scales);
-        half_of_each(s, blocks, 2, offsets);
+    fn codes<S: RowSimd>(s: S, rows: Rows<'_>, _: usize) -> [S::Words; 8] {
+        nibbles(s, rows, 0)
     }
     #[inline(always)]
-    fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
-        s.nibbles(sixteen(block, 4))
+    fn scale<S: RowSimd>(_: S, block: &Self::Block<S>, _: usize, _: usize) -> S::Floats {
+        block.scale
+    }
+    #[inline(always)]
+    fn offset<S: RowSimd>(_: S, block: &Self::Block<S>, _: usize, _: usize) -> S::Floats {
+        block.minimum
     }
 }
 
@@ -141,25 +174,22 @@ pub(crate) struct Q5_0;
 
 impl Codes for Q5_0 {
     const FORMAT: &'static str = "Q5_0";
-    const SIGNED: bool = false;
-    const SCALES: usize = 1;
-    const OFFSETS: bool = true;
+    const BLOCK_BYTES: usize = 22;
     const GROUPS: usize = 1;
-    type Block = [u8; 22];
+    const KIND: CodeKind = CodeKind { bits: 5, zero: 16 };
+    type Block<S: RowSimd> = S::Floats;
 
     #[inline(always)]
-    fn blocks(row: &[u8]) -> &[Self::Block] {
-        row.as_chunks().0
+    fn block<S: RowSimd>(s: S, rows: Rows<'_>) -> S::Floats {
+        s.floats_of_f16(rows.pieces::<2>(20))
     }
     #[inline(always)]
-    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]) {
-        half_of_each(s, blocks, 0, scales);
-        times(s, scales, -16.0, offsets);
+    fn codes<S: RowSimd>(s: S, rows: Rows<'_>, _: usize) -> [S::Words; 8] {
+        with_fifth_bits(s, rows, 16, nibbles(s, rows, 0))
     }
     #[inline(always)]
-    fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
-        let bits = u32::from_le_bytes([block[2], block[3], block[4], block[5]]);
-        s.or(s.nibbles(sixteen(block, 6)), s.spread_bits_16(bits))
+    fn scale<S: RowSimd>(_: S, scale: &S::Floats, _: usize, _: usize) -> S::Floats {
+        *scale
     }
 }
 
@@ -168,25 +198,27 @@ pub(crate) struct Q5_1;
 
 impl Codes for Q5_1 {
     const FORMAT: &'static str = "Q5_1";
-    const SIGNED: bool = false;
-    const SCALES: usize = 1;
-    const OFFSETS: bool = true;
+    const BLOCK_BYTES: usize = 24;
     const GROUPS: usize = 1;
-    type Block = [u8; 24];
+    const KIND: CodeKind = CodeKind { bits: 5, zero: 0 };
+    const OFFSETS: bool = true;
+    type Block<S: RowSimd> = ScaleAndMinimum<S::Floats>;
 
     #[inline(always)]
-    fn blocks(row: &[u8]) -> &[Self::Block] {
-        row.as_chunks().0
+    fn block<S: RowSimd>(s: S, rows: Rows<'_>) -> Self::Block<S> {
+        ScaleAndMinimum { scale: s.floats_of_f16(rows.pieces::<2>(20)), minimum: s.floats_of_f16(rows.pieces::<2>(22)) }
     }
     #[inline(always)]
-    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]) {
-        half_of_each(s, blocks, 0, scales);
-        half_of_each(s, blocks, 2, offsets);
+    fn codes<S: RowSimd>(s: S, rows: Rows<'_>, _: usize) -> [S::Words; 8] {
+        with_fifth_bits(s, rows, 16, nibbles(s, rows, 0))
     }
     #[inline(always)]
-    fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
-        let bits = u32::from_le_bytes([block[4], block[5], block[6], block[7]]);
-        s.or(s.nibbles(sixteen(block, 8)), s.spread_bits_16(bits))
+    fn scale<S: RowSimd>(_: S, block: &Self::Block<S>, _: usize, _: usize) -> S::Floats {
+        block.scale
+    }
+    #[inline(always)]
+    fn offset<S: RowSimd>(_: S, block: &Self::Block<S>, _: usize, _: usize) -> S::Floats {
+        block.minimum
     }
 }
 
@@ -195,146 +227,83 @@ pub(crate) struct Q8_0;
 
 impl Codes for Q8_0 {
     const FORMAT: &'static str = "Q8_0";
-    const SIGNED: bool = true;
-    const SCALES: usize = 1;
-    const OFFSETS: bool = false;
+    const BLOCK_BYTES: usize = 34;
     const GROUPS: usize = 1;
-    type Block = [u8; 34];
+    const KIND: CodeKind = CodeKind { bits: 8, zero: 0 };
+    type Block<S: RowSimd> = S::Floats;
 
     #[inline(always)]
-    fn blocks(row: &[u8]) -> &[Self::Block] {
-        row.as_chunks().0
+    fn block<S: RowSimd>(s: S, rows: Rows<'_>) -> S::Floats {
+        s.floats_of_f16(rows.pieces::<2>(32))
     }
     #[inline(always)]
-    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], _offsets: &mut [f32]) {
-        half_of_each(s, blocks, 0, scales);
+    fn codes<S: RowSimd>(s: S, rows: Rows<'_>, _: usize) -> [S::Words; 8] {
+        fields(s, rows, 0, 0, 255)
     }
     #[inline(always)]
-    fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
-        s.load_bytes(thirty_two(block, 2))
+    fn scale<S: RowSimd>(_: S, scale: &S::Floats, _: usize, _: usize) -> S::Floats {
+        *scale
     }
 }
 
-/// Two half floats, eight pairs of 6-bit scale and minimum, 128 bytes of nibbles:
-/// `code * d * scale - dmin * minimum`.
-pub(crate) struct Q4K;
+/// What the sixteen codes of IQ4_NL and IQ4_XS stand for, as in `duan_quant`.
+const IQ4_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-impl Codes for Q4K {
-    const FORMAT: &'static str = "Q4_K";
-    const SIGNED: bool = false;
-    const SCALES: usize = 1;
-    const OFFSETS: bool = true;
-    const GROUPS: usize = 8;
-    type Block = [u8; 144];
-
-    #[inline(always)]
-    fn blocks(row: &[u8]) -> &[Self::Block] {
-        row.as_chunks().0
-    }
-    #[inline(always)]
-    fn scales<S: Simd>(_: S, blocks: &[Self::Block], scales: &mut [f32], offsets: &mut [f32]) {
-        let places = scales.as_chunks_mut::<8>().0.iter_mut().zip(offsets.as_chunks_mut::<8>().0);
-        for (block, (scales, offsets)) in blocks.iter().zip(places) {
-            let (d, dmin) = (half_at(block, 0), half_at(block, 2));
-            let packed = &block[4..16];
-            for group in 0..8 {
-                // The first four pairs have six bits each in their own bytes; the last four borrow two bits from there.
-                let (scale, minimum) = if group < 4 {
-                    (packed[group] & 63, packed[group + 4] & 63)
-                } else {
-                    let low = packed[group + 4];
-                    ((low & 15) | (packed[group - 4] >> 6 << 4), (low >> 4) | (packed[group] >> 6 << 4))
-                };
-                scales[group] = d * f32::from(scale);
-                offsets[group] = -dmin * f32::from(minimum);
-            }
-        }
-    }
-    #[inline(always)]
-    fn group<S: Simd>(s: S, block: &Self::Block, group: usize) -> S::B {
-        let pair = s.load_bytes(thirty_two(block, 16 + group / 2 * 32));
-        if group.is_multiple_of(2) { s.shift_mask::<0>(pair, 15) } else { s.shift_mask::<4>(pair, 15) }
-    }
+/// The values that four vectors of two codes a byte name.
+#[inline(always)]
+pub(super) fn named_nibbles<S: RowSimd>(s: S, rows: Rows<'_>, before: usize) -> [S::Words; 8] {
+    named(s, &IQ4_VALUES, nibbles(s, rows, before))
 }
-
-/// 128 bytes of low nibbles, 64 of high bit pairs, sixteen signed scales, one half float:
-/// `(code - 32) * d * scale`, a scale for each 16 weights. Codes are made signed here.
-pub(crate) struct Q6K;
-
-impl Codes for Q6K {
-    const FORMAT: &'static str = "Q6_K";
-    const SIGNED: bool = true;
-    const SCALES: usize = 2;
-    const OFFSETS: bool = false;
-    const GROUPS: usize = 8;
-    type Block = [u8; 210];
-
-    #[inline(always)]
-    fn blocks(row: &[u8]) -> &[Self::Block] {
-        row.as_chunks().0
-    }
-    #[inline(always)]
-    fn scales<S: Simd>(_: S, blocks: &[Self::Block], scales: &mut [f32], _offsets: &mut [f32]) {
-        for (block, scales) in blocks.iter().zip(scales.as_chunks_mut::<16>().0) {
-            let d = half_at(block, 208);
-            for (scale, &code) in scales.iter_mut().zip(&block[192..208]) {
-                *scale = d * f32::from(code as i8);
-            }
-        }
-    }
-    #[inline(always)]
-    fn group<S: Simd>(s: S, block: &Self::Block, group: usize) -> S::B {
-        let (half, quarter) = (group / 4, group % 4);
-        let low = s.load_bytes(thirty_two(block, half * 64 + quarter % 2 * 32));
-        let low = if quarter < 2 { s.shift_mask::<0>(low, 15) } else { s.shift_mask::<4>(low, 15) };
-        let high = s.load_bytes(thirty_two(block, 128 + half * 32));
-        let high = match quarter {
-            0 => s.shift_mask::<0>(high, 3),
-            1 => s.shift_mask::<2>(high, 3),
-            2 => s.shift_mask::<4>(high, 3),
-            _ => s.shift_mask::<6>(high, 3),
-        };
-        s.sub_bytes(s.or(low, s.shift_left_4(high)), 32)
-    }
-}
-
-/// What the sixteen codes of IQ4_NL stand for, as in `duan_quant`.
-const IQ4_NL_VALUES: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
 /// Scale, 16 bytes of nibbles that name values; `value * scale`. The values are the codes here.
 pub(crate) struct Iq4Nl;
 
 impl Codes for Iq4Nl {
     const FORMAT: &'static str = "IQ4_NL";
-    const SIGNED: bool = true;
-    const SCALES: usize = 1;
-    const OFFSETS: bool = false;
+    const BLOCK_BYTES: usize = 18;
     const GROUPS: usize = 1;
-    type Block = [u8; 18];
+    const KIND: CodeKind = CodeKind { bits: 8, zero: 0 };
+    type Block<S: RowSimd> = S::Floats;
 
     #[inline(always)]
-    fn blocks(row: &[u8]) -> &[Self::Block] {
-        row.as_chunks().0
+    fn block<S: RowSimd>(s: S, rows: Rows<'_>) -> S::Floats {
+        s.floats_of_f16(rows.pieces::<2>(16))
     }
     #[inline(always)]
-    fn scales<S: Simd>(s: S, blocks: &[Self::Block], scales: &mut [f32], _offsets: &mut [f32]) {
-        half_of_each(s, blocks, 0, scales);
+    fn codes<S: RowSimd>(s: S, rows: Rows<'_>, _: usize) -> [S::Words; 8] {
+        named_nibbles(s, rows, 0)
     }
     #[inline(always)]
-    fn group<S: Simd>(s: S, block: &Self::Block, _group: usize) -> S::B {
-        s.look_up(&IQ4_NL_VALUES, s.nibbles(sixteen(block, 2)))
+    fn scale<S: RowSimd>(_: S, scale: &S::Floats, _: usize, _: usize) -> S::Floats {
+        *scale
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Twice what the sixteen codes of MXFP4 stand for, plus 12, which is the largest.
+const MXFP4_VALUES: [i8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
 
-    #[test]
-    fn every_half_float_is_widened_exactly() {
-        for bits in 0..=u16::MAX {
-            let (got, want) = (f16_to_f32(bits), f16::from_bits(bits).to_f32());
-            assert!(got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan(), "{bits:04x}");
-        }
+/// An exponent, 16 bytes of nibbles that name floats; `value * 2^(exponent - 127)`. Twice the values, made unsigned, are the
+/// codes here. The two lowest exponents, whose scales are no normal floats, count as 0.
+pub(crate) struct Mxfp4;
+
+impl Codes for Mxfp4 {
+    const FORMAT: &'static str = "MXFP4";
+    const BLOCK_BYTES: usize = 17;
+    const GROUPS: usize = 1;
+    const KIND: CodeKind = CodeKind { bits: 5, zero: 12 };
+    type Block<S: RowSimd> = S::Floats;
+
+    #[inline(always)]
+    fn block<S: RowSimd>(s: S, rows: Rows<'_>) -> S::Floats {
+        // The exponent in its place is 2^(e - 127), of which half is wanted.
+        s.times(s.floats_of_bits::<23>(s.words_of_u8(rows.pieces::<1>(16))), s.all(0.5))
+    }
+    #[inline(always)]
+    fn codes<S: RowSimd>(s: S, rows: Rows<'_>, _: usize) -> [S::Words; 8] {
+        named(s, &MXFP4_VALUES, nibbles(s, rows, 0))
+    }
+    #[inline(always)]
+    fn scale<S: RowSimd>(_: S, scale: &S::Floats, _: usize, _: usize) -> S::Floats {
+        *scale
     }
 }

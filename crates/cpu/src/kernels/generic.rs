@@ -9,34 +9,38 @@ use duan_quant::Activation;
 use duan_quant::activation::GROUP;
 
 use super::{Job, Scratch};
-use crate::activations::{Coded, CodedRow};
-use crate::simd::{LANES, Simd, Task};
+use crate::activations::{Coded, Group};
+use crate::simd::{LANES, PANEL_ROWS, Simd, Task};
 
-/// Computes rows `rows` of a matrix for all tokens of the job.
-pub(crate) struct Rows<'a> {
+/// Computes panels `panels` of a matrix for all tokens of the job.
+pub(crate) struct Panels<'a> {
     pub(crate) job: &'a Job<'a>,
     pub(crate) coded: Option<&'a Coded>,
-    pub(crate) rows: Range<usize>,
+    pub(crate) panels: Range<usize>,
     pub(crate) scratch: &'a mut Scratch,
 }
 
-impl Task for Rows<'_> {
+impl Task for Panels<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Self { job, coded, rows, scratch } = self;
-        let (format, columns) = (job.matrix.format(), job.matrix.columns());
-        let coded = coded.filter(|_| format.activation == Activation::Int8);
-        let weights = &mut scratch.row[..columns];
-        for row in rows {
-            (format.dequantize)(job.matrix.row(row), weights);
+        let Self { job, coded, panels, scratch } = self;
+        let weights = job.weights;
+        let coded = coded.filter(|_| weights.format.activation == Activation::Int8);
+        let Scratch { row, row_bytes, .. } = scratch;
+        let row = &mut row[..weights.columns];
+        for index in panels.start * PANEL_ROWS..weights.rows.min(panels.end * PANEL_ROWS) {
+            (weights.format.dequantize)(weights.row(index, row_bytes), row);
             for token in 0..job.tokens {
                 let sum = match coded {
-                    Some(coded) => coded_dot(s, weights, coded.row(job.input(token))),
-                    None => dot(s, weights, job.floats(token)),
+                    Some(coded) => coded_dot(s, row, coded.row(job.input(token))),
+                    None => dot(s, row, job.floats(token)),
                 };
-                job.store(row, token, &[sum]);
+                let (panel, place) = (index / PANEL_ROWS, index % PANEL_ROWS);
+                let mut sums = [0.0; PANEL_ROWS];
+                sums[place] = sum;
+                job.store(panel, place..place + 1, token, &sums);
             }
         }
     }
@@ -55,15 +59,15 @@ fn dot<S: Simd>(s: S, weights: &[f32], x: &[f32]) -> f32 {
 
 /// The same with activations as they were coded: each group's products are summed before its scale is applied.
 #[inline(always)]
-fn coded_dot<S: Simd>(s: S, weights: &[f32], token: CodedRow<'_>) -> f32 {
-    let groups = weights.as_chunks::<GROUP>().0.iter().zip(token.codes).zip(token.scales);
+fn coded_dot<S: Simd>(s: S, weights: &[f32], token: &[Group]) -> f32 {
     let mut lanes = s.splat(0.0);
-    for ((weights, codes), &scale) in groups {
+    for (weights, group) in weights.as_chunks::<GROUP>().0.iter().zip(token) {
         let mut products = s.splat(0.0);
-        for (weights, codes) in weights.as_chunks::<LANES>().0.iter().zip(codes.as_chunks::<LANES>().0) {
+        let codes = group.codes.as_flattened().as_chunks::<LANES>().0;
+        for (weights, codes) in weights.as_chunks::<LANES>().0.iter().zip(codes) {
             products = s.mul_add(s.load(weights), s.load(&codes.map(f32::from)), products);
         }
-        lanes = s.mul_add(products, s.splat(scale), lanes);
+        lanes = s.mul_add(products, s.splat(group.scale), lanes);
     }
     s.sum(lanes)
 }

@@ -1,4 +1,4 @@
-//! Eight numbers at a time: the vocabulary that every kernel of this crate is written in.
+//! Eight numbers at a time: the vocabulary of everything but the matrix kernels, whose lanes are in [`rows`].
 //!
 //! [`Simd`] is implemented by values that exist only where the CPU has the instructions ([`Avx2`],
 //! [`AvxVnni`], [`Avx512Vnni`]) and by [`Portable`], plain arrays that every CPU has. A kernel is a
@@ -11,11 +11,15 @@
 mod avx2;
 mod math;
 mod portable;
+mod rows;
+#[cfg(target_arch = "x86_64")]
+mod x86_rows;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::{Avx2, Avx512Vnni, AvxVnni};
 pub(crate) use math::{exp, gelu_tanh, silu, tanh};
 pub(crate) use portable::Portable;
+pub(crate) use rows::{CodeKind, PANEL_ROWS, RowSimd};
 
 /// Lanes of a vector of floats.
 pub(crate) const LANES: usize = 8;
@@ -32,16 +36,9 @@ pub(crate) trait Task {
 
 /// Proof of an instruction set, and its operations.
 #[allow(clippy::wrong_self_convention, reason = "self is the proof, not what is converted")]
-pub(crate) trait Simd: Copy + Send + Sync + 'static {
+pub(crate) trait Simd: RowSimd {
     /// Eight f32.
     type F: Copy;
-    /// Eight i32.
-    type I: Copy;
-    /// Thirty-two bytes, signed or not as the operation says.
-    type B: Copy;
-
-    /// How many tokens a tile of the matrix kernels takes: what the registers hold.
-    const TILE_TOKENS: usize;
 
     /// Runs `task` compiled for this instruction set.
     fn vectorize<T: Task>(self, task: T) -> T::Output;
@@ -79,38 +76,10 @@ pub(crate) trait Simd: Copy + Send + Sync + 'static {
     fn load_f16(self, from: &[half::f16; LANES]) -> Self::F;
     /// Narrows to half floats; what is beyond them becomes the largest half float of its sign.
     fn store_f16(self, x: Self::F, to: &mut [half::f16; LANES]);
-    /// Eight f32 as they lie in a file, little-endian and perhaps unaligned.
-    fn load_f32_bytes(self, from: &[u8; 32]) -> Self::F;
-    /// Eight f16 as they lie in a file, widened.
-    fn load_f16_bytes(self, from: &[u8; 16]) -> Self::F;
-    /// Eight bfloat16 as they lie in a file, widened.
-    fn load_bf16_bytes(self, from: &[u8; 16]) -> Self::F;
-    /// `[a x 4, b x 4]`.
-    fn halves(self, a: f32, b: f32) -> Self::F;
 
-    fn to_f32(self, a: Self::I) -> Self::F;
-    /// Rounds (halves to even) 32 floats to i8 codes; returns their sum. They must lie within i8.
-    fn round_to_i8(self, x: [Self::F; 4], to: &mut [i8; 32]) -> i32;
-
-    fn load_bytes(self, from: &[u8; 32]) -> Self::B;
-    fn load_codes(self, from: &[i8; 32]) -> Self::B;
-    fn store_bytes(self, x: Self::B, to: &mut [u8; 32]);
-    /// The low four bits of 16 bytes, then their high four bits.
-    fn nibbles(self, from: &[u8; 16]) -> Self::B;
-    /// Bit `i` of `bits` as byte `i`: 16 where it is set, else 0.
-    fn spread_bits_16(self, bits: u32) -> Self::B;
-    /// Each byte shifted right by `N` and masked.
-    fn shift_mask<const N: i32>(self, a: Self::B, mask: u8) -> Self::B;
-    /// Each byte shifted left by four (the bits above must be 0).
-    fn shift_left_4(self, a: Self::B) -> Self::B;
-    fn or(self, a: Self::B, b: Self::B) -> Self::B;
-    fn sub_bytes(self, a: Self::B, b: u8) -> Self::B;
-    /// For each byte of `a` (at most 15) the number of `table` that it names.
-    fn look_up(self, table: &[i8; 16], a: Self::B) -> Self::B;
-    /// Lane `i` is the sum over its four bytes of `a` (unsigned, at most 127) times `b` (signed).
-    fn dot_unsigned(self, a: Self::B, b: Self::B) -> Self::I;
-    /// The same for signed `a` in -128..=127 and `b` in -127..=127.
-    fn dot_signed(self, a: Self::B, b: Self::B) -> Self::I;
+    /// Rounds (halves to even) 32 floats to i8 codes; returns the sums of the first and the second sixteen. They must lie
+    /// within i8.
+    fn round_to_i8(self, x: [Self::F; 4], to: &mut [[i8; 4]; 8]) -> [i32; 2];
 }
 
 /// A slice as whole vectors; the rest, if any, is the caller's.

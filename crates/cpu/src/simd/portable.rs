@@ -1,7 +1,8 @@
 //! Plain arrays: what every CPU has, in the lanes and the order of additions of the vector units.
 
-use half::{bf16, f16};
+use half::f16;
 
+use super::rows::{CodeKind, PANEL_ROWS, RowSimd};
 use super::{LANES, Simd, Task};
 
 /// The instruction set that needs no proof.
@@ -18,22 +19,8 @@ fn pair(a: [f32; LANES], b: [f32; LANES], f: impl Fn(f32, f32) -> f32) -> [f32; 
     std::array::from_fn(|i| f(a[i], b[i]))
 }
 
-#[inline(always)]
-fn bytes(f: impl Fn(usize) -> u8) -> [u8; 32] {
-    std::array::from_fn(f)
-}
-
-#[inline(always)]
-fn dot(product: impl Fn(usize) -> i32) -> [i32; LANES] {
-    std::array::from_fn(|lane| (0..4).map(|i| product(4 * lane + i)).sum())
-}
-
 impl Simd for Portable {
     type F = [f32; LANES];
-    type I = [i32; LANES];
-    type B = [u8; 32];
-
-    const TILE_TOKENS: usize = 2;
 
     fn vectorize<T: Task>(self, task: T) -> T::Output {
         task.run(self)
@@ -119,80 +106,117 @@ impl Simd for Portable {
         *to = each(x, |x| f16::from_f32(x.clamp(-65504.0, 65504.0)));
     }
     #[inline(always)]
-    fn load_f32_bytes(self, from: &[u8; 32]) -> Self::F {
-        std::array::from_fn(|i| f32::from_le_bytes([from[4 * i], from[4 * i + 1], from[4 * i + 2], from[4 * i + 3]]))
-    }
-    #[inline(always)]
-    fn load_f16_bytes(self, from: &[u8; 16]) -> Self::F {
-        std::array::from_fn(|i| f16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
-    }
-    #[inline(always)]
-    fn load_bf16_bytes(self, from: &[u8; 16]) -> Self::F {
-        std::array::from_fn(|i| bf16::from_le_bytes([from[2 * i], from[2 * i + 1]]).to_f32())
-    }
-    #[inline(always)]
-    fn halves(self, a: f32, b: f32) -> Self::F {
-        [a, a, a, a, b, b, b, b]
-    }
-    #[inline(always)]
-    fn to_f32(self, a: Self::I) -> Self::F {
-        each(a, |a| a as f32)
-    }
-    #[inline(always)]
-    fn round_to_i8(self, x: [Self::F; 4], to: &mut [i8; 32]) -> i32 {
-        let mut sum = 0;
-        for (code, x) in to.iter_mut().zip(x.as_flattened()) {
-            *code = x.round_ties_even() as i8;
-            sum += i32::from(*code);
+    fn round_to_i8(self, x: [Self::F; 4], to: &mut [[i8; 4]; 8]) -> [i32; 2] {
+        let codes = x.map(|x| x.map(|x| x.round_ties_even() as i32));
+        for (to, codes) in to.iter_mut().zip(codes.as_flattened().as_chunks::<4>().0) {
+            *to = codes.map(|code| code as i8);
         }
-        sum
+        [0, 2].map(|half| codes[half].iter().chain(&codes[half + 1]).sum())
+    }
+}
+
+impl RowSimd for Portable {
+    type Words = [[u8; 4]; LANES];
+    type Floats = [f32; LANES];
+
+    const ROWS: usize = LANES;
+    const CODE_TOKENS: usize = 2;
+    const FLOAT_TOKENS: usize = 4;
+
+    #[inline(always)]
+    fn zeros(self) -> Self::Words {
+        [[0; 4]; LANES]
     }
     #[inline(always)]
-    fn load_bytes(self, from: &[u8; 32]) -> Self::B {
-        *from
+    fn words(self, from: &[u8]) -> Self::Words {
+        std::array::from_fn(|row| std::array::from_fn(|byte| from[4 * row + byte]))
     }
     #[inline(always)]
-    fn load_codes(self, from: &[i8; 32]) -> Self::B {
-        from.map(|code| code as u8)
+    fn words_of_u16(self, from: &[u8]) -> Self::Words {
+        std::array::from_fn(|row| [from[2 * row], from[2 * row + 1], 0, 0])
     }
     #[inline(always)]
-    fn store_bytes(self, x: Self::B, to: &mut [u8; 32]) {
-        *to = x;
+    fn words_of_u8(self, from: &[u8]) -> Self::Words {
+        std::array::from_fn(|row| [from[row], 0, 0, 0])
     }
     #[inline(always)]
-    fn nibbles(self, from: &[u8; 16]) -> Self::B {
-        bytes(|i| if i < 16 { from[i] & 15 } else { from[i - 16] >> 4 })
+    fn field<const N: u32>(self, a: Self::Words, mask: u8) -> Self::Words {
+        self.field_at(a, N, mask)
     }
     #[inline(always)]
-    fn spread_bits_16(self, bits: u32) -> Self::B {
-        bytes(|i| ((bits >> i & 1) as u8) << 4)
+    fn field_at(self, a: Self::Words, shift: u32, mask: u8) -> Self::Words {
+        a.map(|word| word.map(|byte| byte >> shift & mask))
     }
     #[inline(always)]
-    fn shift_mask<const N: i32>(self, a: Self::B, mask: u8) -> Self::B {
-        bytes(|i| a[i] >> N & mask)
+    fn raise<const N: u32>(self, a: Self::Words) -> Self::Words {
+        a.map(|word| word.map(|byte| byte << N))
     }
     #[inline(always)]
-    fn shift_left_4(self, a: Self::B) -> Self::B {
-        bytes(|i| a[i] << 4)
+    fn either(self, a: Self::Words, b: Self::Words) -> Self::Words {
+        std::array::from_fn(|row| std::array::from_fn(|byte| a[row][byte] | b[row][byte]))
     }
     #[inline(always)]
-    fn or(self, a: Self::B, b: Self::B) -> Self::B {
-        bytes(|i| a[i] | b[i])
+    fn names(self, table: &[i8; 16], a: Self::Words) -> Self::Words {
+        a.map(|word| word.map(|byte| table[usize::from(byte & 15)] as u8))
     }
     #[inline(always)]
-    fn sub_bytes(self, a: Self::B, b: u8) -> Self::B {
-        bytes(|i| a[i].wrapping_sub(b))
+    fn byte(self, a: Self::Words, index: usize) -> Self::Words {
+        a.map(|word| [word[index], 0, 0, 0])
     }
     #[inline(always)]
-    fn look_up(self, table: &[i8; 16], a: Self::B) -> Self::B {
-        bytes(|i| table[usize::from(a[i] & 15)] as u8)
+    fn signed_byte(self, a: Self::Words, index: usize) -> Self::Words {
+        a.map(|word| i32::from(word[index] as i8).to_le_bytes())
     }
     #[inline(always)]
-    fn dot_unsigned(self, a: Self::B, b: Self::B) -> Self::I {
-        dot(|i| i32::from(a[i]) * i32::from(b[i] as i8))
+    fn dot<const N: usize>(
+        self,
+        kind: CodeKind,
+        codes: &[Self::Words; N],
+        activations: &[[i8; 4]; N],
+        negative: i32,
+    ) -> Self::Words {
+        let mut sums = [negative * kind.zero; LANES];
+        for (codes, activations) in codes.iter().zip(activations) {
+            for row in 0..LANES {
+                for byte in 0..4 {
+                    let code = codes[row][byte];
+                    let code = if kind.bits == 8 { i32::from(code as i8) } else { i32::from(code) };
+                    sums[row] += code * i32::from(activations[byte]);
+                }
+            }
+        }
+        sums.map(i32::to_le_bytes)
     }
     #[inline(always)]
-    fn dot_signed(self, a: Self::B, b: Self::B) -> Self::I {
-        dot(|i| i32::from(a[i] as i8) * i32::from(b[i] as i8))
+    fn floats(self, a: Self::Words) -> Self::Floats {
+        a.map(|word| i32::from_le_bytes(word) as f32)
+    }
+    #[inline(always)]
+    fn floats_of_bits<const SHIFT: u32>(self, a: Self::Words) -> Self::Floats {
+        a.map(|word| f32::from_bits(u32::from_le_bytes(word) << SHIFT))
+    }
+    #[inline(always)]
+    fn floats_of_f16(self, from: &[u8]) -> Self::Floats {
+        std::array::from_fn(|row| f16::from_le_bytes([from[2 * row], from[2 * row + 1]]).to_f32())
+    }
+    #[inline(always)]
+    fn all(self, x: f32) -> Self::Floats {
+        [x; LANES]
+    }
+    #[inline(always)]
+    fn times(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        pair(a, b, |a, b| a * b)
+    }
+    #[inline(always)]
+    fn plus(self, a: Self::Floats, b: Self::Floats) -> Self::Floats {
+        pair(a, b, |a, b| a + b)
+    }
+    #[inline(always)]
+    fn times_plus(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats {
+        std::array::from_fn(|i| a[i] * b[i] + c[i])
+    }
+    #[inline(always)]
+    fn put(self, a: Self::Floats, to: &mut [f32; PANEL_ROWS], first: usize) {
+        to[first..first + LANES].copy_from_slice(&a);
     }
 }
