@@ -9,6 +9,7 @@ use duan_quant::activation::GROUP;
 use super::{CpuModel, SMALL};
 use crate::activations::{CodeRow, Coded};
 use crate::isa::Isa;
+use crate::kernels::integer::FEW_TOKENS;
 use crate::kernels::{Job, Places, Run, Weights};
 use crate::pool::Pool;
 use crate::shared::SharedSlice;
@@ -19,8 +20,6 @@ const MAX_PARTS: usize = 4;
 const PREFILL_PANELS: usize = 4;
 /// Pieces of work per worker while few tokens are computed.
 const DECODE_PIECES: usize = 8;
-/// The most tokens that count as few: the kernels read every panel once for them.
-const FEW_TOKENS: usize = 4;
 
 impl CpuModel {
     pub(super) fn embed(&mut self, pass: &Pass<'_>, table: MatrixId, scale: f32, output: ValueId) {

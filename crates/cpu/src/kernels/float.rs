@@ -7,14 +7,12 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::{Job, PanelScratch};
-use crate::simd::{PANEL_ROWS, RowSimd, Simd, Task};
+use crate::simd::{PANEL_ROWS, RowSimd, Simd, Task, read_ahead};
 
 /// Columns whose products are added up by themselves.
 const STRETCH: usize = 256;
 /// Bytes of activations that a tile of tokens should find in the cache again with the next panel.
 const BLOCK_BYTES: usize = 256 << 10;
-/// How far ahead of the kernel the cache is asked for weights while few tokens are computed.
-const AHEAD_BYTES: usize = 2048;
 
 /// A float format as the kernels see it.
 pub(crate) trait Floats: 'static {
@@ -148,7 +146,9 @@ impl<W: Floats> Tile<'_, W> {
             }
             let mut sums = [[s.all(0.0); T]; V];
             for (column, weights) in stretch.chunks_exact(PANEL_ROWS * W::BYTES).enumerate().take(count) {
-                s.prefetch(weights, AHEAD_BYTES);
+                if const { T == 1 } {
+                    read_ahead(s, weights, 0, PANEL_ROWS * W::BYTES);
+                }
                 for v in 0..V {
                     let weights = W::weights(s, &weights[(first_row + v * S::ROWS) * W::BYTES..]);
                     for t in 0..T {
@@ -165,7 +165,7 @@ impl<W: Floats> Tile<'_, W> {
         for t in 0..T {
             let mut panel = [0.0; PANEL_ROWS];
             for v in 0..V {
-                s.put(totals[v][t], &mut panel, first_row + v * S::ROWS);
+                s.put(totals[v][t], &mut panel[first_row + v * S::ROWS..]);
             }
             self.job.store(self.index, first_row..first_row + V * S::ROWS, first_token + t, &panel);
         }

@@ -8,23 +8,21 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::formats::{Codes, Rows};
-use super::{Job, PanelScratch};
+use super::{Job, Scratch};
 use crate::activations::{Coded, Group};
-use crate::simd::{PANEL_ROWS, Simd, Task};
+use crate::simd::{PANEL_ROWS, Simd, Task, read_ahead};
 
 /// Bytes of activations that a tile of tokens should find in the cache again with the next panel.
 const BLOCK_BYTES: usize = 256 << 10;
-/// How far ahead of the kernel the cache is asked for weights while few tokens are computed.
-const AHEAD_BYTES: usize = 2048;
-/// What the memory hands out at once.
-const CACHE_LINE_BYTES: usize = 64;
+/// The most tokens that count as few: panels are read once for them, and unpacked in registers.
+pub(crate) const FEW_TOKENS: usize = 4;
 
 /// Computes panels `panels` of a matrix for all tokens of the job.
 pub(crate) struct Panels<'a, C> {
     pub(crate) job: &'a Job<'a>,
     pub(crate) coded: &'a Coded,
     pub(crate) panels: Range<usize>,
-    pub(crate) scratch: &'a mut PanelScratch,
+    pub(crate) scratch: &'a mut Scratch,
     pub(crate) format: PhantomData<C>,
 }
 
@@ -34,175 +32,267 @@ impl<C: Codes> Task for Panels<'_, C> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Self { job, coded, panels, scratch, .. } = self;
-        if job.tokens <= 4 {
-            for panel in panels {
-                let tile = Tile::<C> {
-                    job,
-                    coded,
-                    index: panel,
-                    panel: job.weights.panel(panel, scratch),
-                    format: PhantomData,
-                };
-                tile.few_tokens(s);
+        let Scratch { panel, unpacked, .. } = scratch;
+        if job.tokens <= FEW_TOKENS {
+            for index in panels {
+                let tile = Tile { job, coded, index };
+                few_tokens::<S, C>(s, &tile, job.weights.panel(index, panel));
             }
             return;
         }
-        let block = (BLOCK_BYTES / (job.weights.columns / 32 * size_of::<Group>())).next_multiple_of(S::CODE_TOKENS);
+        let row_bytes = job.weights.columns / 32 * size_of::<Group>();
+        let block = (BLOCK_BYTES / row_bytes).next_multiple_of(S::CODE_TOKENS).max(S::CODE_TOKENS);
         for first in (0..job.tokens).step_by(block) {
-            for panel in panels.clone() {
-                let tile = Tile::<C> {
-                    job,
-                    coded,
-                    index: panel,
-                    panel: job.weights.panel(panel, scratch),
-                    format: PhantomData,
-                };
-                tile.many_tokens(s, first..job.tokens.min(first + block));
+            for index in panels.clone() {
+                unpack::<S, C>(s, job.weights.panel(index, panel), unpacked);
+                let tile = Tile { job, coded, index };
+                many_tokens::<S, C>(s, &tile, unpacked, first..job.tokens.min(first + block));
             }
         }
     }
 }
 
-/// A panel and the tokens that meet it.
-struct Tile<'a, C> {
+/// A panel of a job, for which tokens are computed.
+struct Tile<'a> {
     job: &'a Job<'a>,
     coded: &'a Coded,
     index: usize,
-    panel: &'a [u8],
-    format: PhantomData<C>,
 }
 
-impl<C: Codes> Tile<'_, C> {
-    /// One to four tokens: every byte of the panel is read from memory once.
+impl Tile<'_> {
+    /// The activations of `T` tokens.
     #[inline(always)]
-    fn few_tokens<S: Simd>(&self, s: S) {
-        if const { S::ROWS == PANEL_ROWS } {
-            return self.many_tokens(s, 0..self.job.tokens);
-        }
-        match self.job.tokens {
-            1 => self.rows::<S, 1, 2>(s, 0, 0),
-            2 => self.rows::<S, 2, 2>(s, 0, 0),
-            3 => {
-                self.rows::<S, 2, 2>(s, 0, 0);
-                self.rows::<S, 1, 2>(s, 0, 2);
-            }
-            _ => self.rows::<S, 4, 2>(s, 0, 0),
-        }
-    }
-
-    /// Any number of tokens, one vector of rows after the other.
-    #[inline(always)]
-    fn many_tokens<S: Simd>(&self, s: S, tokens: Range<usize>) {
-        for first_row in (0..PANEL_ROWS).step_by(S::ROWS) {
-            let mut token = tokens.start;
-            while token < tokens.end {
-                let left = tokens.end - token;
-                if const { S::CODE_TOKENS >= 8 } && left >= 8 {
-                    self.rows::<S, 8, 1>(s, first_row, token);
-                    token += 8;
-                } else if const { S::CODE_TOKENS >= 4 } && left >= 4 {
-                    self.rows::<S, 4, 1>(s, first_row, token);
-                    token += 4;
-                } else if left >= 2 {
-                    self.rows::<S, 2, 1>(s, first_row, token);
-                    token += 2;
-                } else {
-                    self.rows::<S, 1, 1>(s, first_row, token);
-                    token += 1;
-                }
-            }
-        }
-    }
-
-    /// `V` vectors of rows from `first_row` for `T` tokens. While tokens are few the cache is asked for what follows.
-    #[inline(always)]
-    fn rows<S: Simd, const T: usize, const V: usize>(&self, s: S, first_row: usize, first_token: usize) {
+    fn tokens<const T: usize>(&self, first: usize) -> [&[Group]; T] {
         let groups = self.job.weights.columns / 32;
         let mut tokens: [&[Group]; T] = [&[]; T];
         for t in 0..T {
-            tokens[t] = &self.coded.row(self.job.input(first_token + t))[..groups];
+            tokens[t] = &self.coded.row(self.job.input(first + t))[..groups];
         }
-        let mut sums = [[s.all(0.0); T]; V];
-        for (index, block) in self.panel.chunks_exact(PANEL_ROWS * C::BLOCK_BYTES).enumerate() {
-            let rows = |v: usize| Rows { block, first: first_row + v * S::ROWS };
-            let mut ready = [C::block(s, rows(0)); V];
-            for v in 1..V {
-                ready[v] = C::block(s, rows(v));
-            }
-            for inner in 0..C::GROUPS {
-                let group = index * C::GROUPS + inner;
-                if const { T <= 4 } {
-                    let bytes = PANEL_ROWS * C::BLOCK_BYTES / C::GROUPS;
-                    for line in (0..bytes).step_by(CACHE_LINE_BYTES) {
-                        s.prefetch(block, AHEAD_BYTES + inner * bytes + line);
-                    }
-                }
-                for v in 0..V {
-                    let codes = C::codes(s, rows(v), inner);
-                    if C::HALVES {
-                        add_halves::<S, C, T>(s, &codes, &ready[v], inner, &tokens, group, &mut sums[v]);
-                    } else {
-                        add_group::<S, C, T>(s, &codes, &ready[v], inner, &tokens, group, &mut sums[v]);
-                    }
-                }
-            }
-        }
+        tokens
+    }
+
+    /// Stores the sums of a vector of rows from `first_row`, for `T` tokens.
+    #[inline(always)]
+    fn store<S: Simd, const T: usize>(&self, s: S, first_row: usize, first_token: usize, sums: [S::Floats; T]) {
         for t in 0..T {
             let mut panel = [0.0; PANEL_ROWS];
-            for v in 0..V {
-                s.put(sums[v][t], &mut panel, first_row + v * S::ROWS);
-            }
-            self.job.store(self.index, first_row..first_row + V * S::ROWS, first_token + t, &panel);
+            s.put(sums[t], &mut panel[first_row..]);
+            self.job.store(self.index, first_row..first_row + S::ROWS, first_token + t, &panel);
         }
     }
 }
 
-/// Adds one group of one vector of rows to the sums of `T` tokens.
-#[inline(always)]
-fn add_group<S: Simd, C: Codes, const T: usize>(
-    s: S,
-    codes: &[S::Words; 8],
-    block: &C::Block<S>,
-    inner: usize,
-    tokens: &[&[Group]; T],
-    group: usize,
-    sums: &mut [S::Floats; T],
-) {
-    let scale = C::scale(s, block, inner, 0);
-    let offset = C::offset(s, block, inner, 0);
-    for t in 0..T {
-        let token = &tokens[t][group];
-        let dot = s.dot(C::KIND, codes, &token.codes, token.negative);
-        sums[t] = s.times_plus(s.floats(dot), s.times(scale, s.all(token.scale)), sums[t]);
-        if C::OFFSETS {
-            sums[t] = s.times_plus(offset, s.all(token.sum), sums[t]);
-        }
-    }
+/// What is added with a group: its codes, and the scales and offsets of its rows, of both halves where these have their own.
+struct GroupWeights<S: Simd> {
+    codes: [S::Words; 8],
+    scales: [S::Floats; 2],
+    offsets: [S::Floats; 2],
 }
 
-/// The same where each half has its own scale.
-#[inline(always)]
-fn add_halves<S: Simd, C: Codes, const T: usize>(
-    s: S,
-    codes: &[S::Words; 8],
-    block: &C::Block<S>,
-    inner: usize,
-    tokens: &[&[Group]; T],
-    group: usize,
-    sums: &mut [S::Floats; T],
-) {
-    let codes = codes.as_chunks::<4>().0;
-    for half in 0..2 {
-        let scale = C::scale(s, block, inner, half);
-        let offset = C::offset(s, block, inner, half);
+impl<S: Simd> GroupWeights<S> {
+    /// Group `inner` of a block.
+    #[inline(always)]
+    fn read<C: Codes>(s: S, rows: Rows<'_>, block: &C::Block<S>, inner: usize) -> Self {
+        let scale = C::scale(s, block, inner, 0);
+        let offset = C::offset(s, block, inner, 0);
+        Self {
+            codes: C::codes(s, rows, inner),
+            scales: [scale, if C::HALVES { C::scale(s, block, inner, 1) } else { scale }],
+            offsets: [offset, if C::HALVES && C::OFFSETS { C::offset(s, block, inner, 1) } else { offset }],
+        }
+    }
+
+    /// Adds the group to the sums of `T` tokens.
+    #[inline(always)]
+    fn add<C: Codes, const T: usize>(&self, s: S, tokens: &[&[Group]; T], group: usize, sums: &mut [S::Floats; T]) {
         for t in 0..T {
             let token = &tokens[t][group];
-            let negative = i32::from(token.negative_halves[half]);
-            let dot = s.dot(C::KIND, &codes[half], &token.codes.as_chunks::<4>().0[half], negative);
-            sums[t] = s.times_plus(s.floats(dot), s.times(scale, s.all(token.scale)), sums[t]);
-            if C::OFFSETS {
-                sums[t] = s.times_plus(offset, s.all(token.scale * -negative as f32), sums[t]);
+            let token_scale = s.all(token.scale);
+            if !C::HALVES {
+                let dot = s.dot(C::KIND, &self.codes, &token.codes, token.negative);
+                sums[t] = s.times_plus(s.floats(dot), s.times(self.scales[0], token_scale), sums[t]);
+                if C::OFFSETS {
+                    sums[t] = s.times_plus(self.offsets[0], s.all(token.sum), sums[t]);
+                }
+                continue;
+            }
+            let (codes, activations) = (self.codes.as_chunks::<4>().0, token.codes.as_chunks::<4>().0);
+            for half in 0..2 {
+                let negative = i32::from(token.negative_halves[half]);
+                let dot = s.dot(C::KIND, &codes[half], &activations[half], negative);
+                sums[t] = s.times_plus(s.floats(dot), s.times(self.scales[half], token_scale), sums[t]);
+                if C::OFFSETS {
+                    sums[t] = s.times_plus(self.offsets[half], s.all(token.scale * -negative as f32), sums[t]);
+                }
             }
         }
     }
+}
+
+/// One to four tokens: every byte of the panel is read from memory once, and unpacked in registers.
+#[inline(always)]
+fn few_tokens<S: Simd, C: Codes>(s: S, tile: &Tile<'_>, panel: &[u8]) {
+    if const { S::ROWS == PANEL_ROWS } {
+        match tile.job.tokens {
+            1 => straight::<S, C, 1, 1>(s, tile, panel, 0),
+            2 => straight::<S, C, 2, 1>(s, tile, panel, 0),
+            3 => {
+                straight::<S, C, 2, 1>(s, tile, panel, 0);
+                straight::<S, C, 1, 1>(s, tile, panel, 2);
+            }
+            _ => straight::<S, C, 4, 1>(s, tile, panel, 0),
+        }
+    } else {
+        match tile.job.tokens {
+            1 => straight::<S, C, 1, 2>(s, tile, panel, 0),
+            2 => straight::<S, C, 2, 2>(s, tile, panel, 0),
+            3 => {
+                straight::<S, C, 2, 2>(s, tile, panel, 0);
+                straight::<S, C, 1, 2>(s, tile, panel, 2);
+            }
+            _ => straight::<S, C, 4, 2>(s, tile, panel, 0),
+        }
+    }
+}
+
+/// `V` vectors of rows, which are a panel, for `T` tokens.
+#[inline(always)]
+fn straight<S: Simd, C: Codes, const T: usize, const V: usize>(
+    s: S,
+    tile: &Tile<'_>,
+    panel: &[u8],
+    first_token: usize,
+) {
+    let tokens = tile.tokens::<T>(first_token);
+    let mut sums = [[s.all(0.0); T]; V];
+    for (index, block) in panel.chunks_exact(PANEL_ROWS * C::BLOCK_BYTES).enumerate() {
+        let rows = |v: usize| Rows { block, first: v * S::ROWS };
+        let mut ready = [C::block(s, rows(0)); V];
+        for v in 1..V {
+            ready[v] = C::block(s, rows(v));
+        }
+        for inner in 0..C::GROUPS {
+            let bytes = PANEL_ROWS * C::BLOCK_BYTES / C::GROUPS;
+            read_ahead(s, block, inner * bytes, bytes);
+            for v in 0..V {
+                let weights = GroupWeights::read::<C>(s, rows(v), &ready[v], inner);
+                weights.add::<C, T>(s, &tokens, index * C::GROUPS + inner, &mut sums[v]);
+            }
+        }
+    }
+    for v in 0..V {
+        tile.store(s, v * S::ROWS, first_token, sums[v]);
+    }
+}
+
+/// A panel with a byte for each code and a float for each scale: what many tokens share. Sized for the widest matrix.
+#[derive(Debug, Default)]
+pub(crate) struct Unpacked {
+    /// [groups, 8 words, 16 rows, 4]
+    codes: Vec<[u8; 8 * 4 * PANEL_ROWS]>,
+    /// [groups, halves, 16 rows]
+    scales: Vec<[[f32; PANEL_ROWS]; 2]>,
+    /// [groups, halves, 16 rows]
+    offsets: Vec<[[f32; PANEL_ROWS]; 2]>,
+}
+
+impl Unpacked {
+    /// Room for panels of at most `columns`.
+    pub(crate) fn new(columns: usize) -> Self {
+        let groups = columns / 32;
+        let floats = || vec![[[0.0; PANEL_ROWS]; 2]; groups];
+        Self { codes: vec![[0; 8 * 4 * PANEL_ROWS]; groups], scales: floats(), offsets: floats() }
+    }
+
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of_val(&self.codes[..]) + size_of_val(&self.scales[..]) + size_of_val(&self.offsets[..])
+    }
+
+    #[inline(always)]
+    fn read<S: Simd, C: Codes>(&self, s: S, group: usize, first_row: usize) -> GroupWeights<S> {
+        let all = &self.codes[group];
+        let mut codes = [s.zeros(); 8];
+        for word in 0..8 {
+            codes[word] = s.words(&all[(word * PANEL_ROWS + first_row) * 4..]);
+        }
+        let [scales, offsets] = [&self.scales[group], &self.offsets[group]];
+        let scale = s.get(&scales[0][first_row..]);
+        let offset = if C::OFFSETS { s.get(&offsets[0][first_row..]) } else { scale };
+        GroupWeights {
+            codes,
+            scales: [scale, if C::HALVES { s.get(&scales[1][first_row..]) } else { scale }],
+            offsets: [offset, if C::HALVES && C::OFFSETS { s.get(&offsets[1][first_row..]) } else { offset }],
+        }
+    }
+
+    #[inline(always)]
+    fn write<S: Simd, C: Codes>(&mut self, s: S, group: usize, first_row: usize, weights: &GroupWeights<S>) {
+        let all = &mut self.codes[group];
+        for word in 0..8 {
+            s.put_words(weights.codes[word], &mut all[(word * PANEL_ROWS + first_row) * 4..]);
+        }
+        for half in 0..if C::HALVES { 2 } else { 1 } {
+            s.put(weights.scales[half], &mut self.scales[group][half][first_row..]);
+            if C::OFFSETS {
+                s.put(weights.offsets[half], &mut self.offsets[group][half][first_row..]);
+            }
+        }
+    }
+}
+
+/// Unpacks a panel.
+#[inline(always)]
+fn unpack<S: Simd, C: Codes>(s: S, panel: &[u8], to: &mut Unpacked) {
+    for first in (0..PANEL_ROWS).step_by(S::ROWS) {
+        for (index, block) in panel.chunks_exact(PANEL_ROWS * C::BLOCK_BYTES).enumerate() {
+            let rows = Rows { block, first };
+            let ready = C::block(s, rows);
+            for inner in 0..C::GROUPS {
+                let weights = GroupWeights::read::<C>(s, rows, &ready, inner);
+                to.write::<S, C>(s, index * C::GROUPS + inner, first, &weights);
+            }
+        }
+    }
+}
+
+/// Any number of tokens, one vector of rows after the other.
+#[inline(always)]
+fn many_tokens<S: Simd, C: Codes>(s: S, tile: &Tile<'_>, panel: &Unpacked, tokens: Range<usize>) {
+    for first_row in (0..PANEL_ROWS).step_by(S::ROWS) {
+        let mut token = tokens.start;
+        while token < tokens.end {
+            let left = tokens.end - token;
+            if const { S::CODE_TOKENS >= 8 } && left >= 8 {
+                unpacked::<S, C, 8>(s, tile, panel, first_row, token);
+                token += 8;
+            } else if const { S::CODE_TOKENS >= 4 } && left >= 4 {
+                unpacked::<S, C, 4>(s, tile, panel, first_row, token);
+                token += 4;
+            } else if left >= 2 {
+                unpacked::<S, C, 2>(s, tile, panel, first_row, token);
+                token += 2;
+            } else {
+                unpacked::<S, C, 1>(s, tile, panel, first_row, token);
+                token += 1;
+            }
+        }
+    }
+}
+
+/// One vector of rows for `T` tokens.
+#[inline(always)]
+fn unpacked<S: Simd, C: Codes, const T: usize>(
+    s: S,
+    tile: &Tile<'_>,
+    panel: &Unpacked,
+    first_row: usize,
+    first_token: usize,
+) {
+    let tokens = tile.tokens::<T>(first_token);
+    let mut sums = [s.all(0.0); T];
+    for group in 0..tile.job.weights.columns / 32 {
+        panel.read::<S, C>(s, group, first_row).add::<C, T>(s, &tokens, group, &mut sums);
+    }
+    tile.store(s, first_row, first_token, sums);
 }

@@ -12,7 +12,7 @@ pub(crate) mod super_blocks;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use duan_quant::Format;
+use duan_quant::{Activation, Format};
 
 use crate::activations::Coded;
 use crate::isa::Isa;
@@ -164,6 +164,8 @@ pub(crate) struct PanelScratch(Vec<u8>);
 pub(crate) struct Scratch {
     /// One panel that is laid out when it is used; nothing where all are laid out already.
     pub(crate) panel: PanelScratch,
+    /// One panel that many tokens share.
+    pub(crate) unpacked: integer::Unpacked,
     /// One row as it lies in the file.
     pub(crate) row_bytes: Vec<u8>,
     /// One dequantized row [columns], for formats without a kernel.
@@ -178,8 +180,13 @@ impl Scratch {
             Place::File(..) => PANEL_ROWS * matrix.row_bytes(),
             Place::Panels(..) | Place::Rows(_) => 0,
         };
+        let coded_columns = |matrix: Weights<'a>| match matrix.format.activation {
+            Activation::Int8 => matrix.columns,
+            Activation::F32 => 0,
+        };
         Self {
             panel: PanelScratch(vec![0; largest(&panel)]),
+            unpacked: integer::Unpacked::new(largest(&coded_columns)),
             row_bytes: vec![0; largest(&|matrix| matrix.row_bytes())],
             row: vec![0.0; largest(&|matrix| matrix.columns)],
         }
@@ -187,7 +194,7 @@ impl Scratch {
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        self.panel.0.len() + self.row_bytes.len() + self.row.len() * size_of::<f32>()
+        self.panel.0.len() + self.unpacked.bytes() + self.row_bytes.len() + self.row.len() * size_of::<f32>()
     }
 }
 
@@ -210,7 +217,7 @@ fn integer<C: formats::Codes>(
     scratch: &mut Scratch,
 ) {
     let coded = coded.expect("the activations of a quantized matrix are coded before its kernel runs");
-    isa.run(integer::Panels::<C> { job, coded, panels, scratch: &mut scratch.panel, format: PhantomData });
+    isa.run(integer::Panels::<C> { job, coded, panels, scratch, format: PhantomData });
 }
 
 fn float<W: float::Floats>(isa: Isa, job: &Job<'_>, _: Option<&Coded>, panels: Range<usize>, scratch: &mut Scratch) {

@@ -144,8 +144,8 @@ impl Codes for Q6K {
     #[inline(always)]
     fn codes<S: RowSimd>(s: S, rows: Rows<'_>, group: usize) -> [S::Words; 8] {
         let (half, quarter) = (group / 4, group % 4);
-        let low = fields(s, rows, 18 + half * 64 + quarter % 2 * 32, quarter / 2 * 4, 15);
-        let high = fields(s, rows, 146 + half * 32, quarter * 2, 3);
+        let low = fields(s, rows, 50 + half * 96 + quarter % 2 * 32, quarter / 2 * 4, 15);
+        let high = fields(s, rows, 18 + half * 96, quarter * 2, 3);
         with_high::<S, 4>(s, low, high)
     }
     #[inline(always)]

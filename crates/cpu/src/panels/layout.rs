@@ -46,7 +46,18 @@ static LAYOUTS: &[Layout] = &[
     Layout { format: "Q3_K", pieces: &[Half { at: 108 }, Words { at: 96, count: 3 }, Words { at: 0, count: 24 }] },
     Layout { format: "Q4_K", pieces: &[Half { at: 0 }, Half { at: 2 }, Words { at: 4, count: 35 }] },
     Layout { format: "Q5_K", pieces: &[Half { at: 0 }, Half { at: 2 }, Words { at: 4, count: 43 }] },
-    Layout { format: "Q6_K", pieces: &[Half { at: 208 }, Words { at: 192, count: 4 }, Words { at: 0, count: 48 }] },
+    // Half a block's high bits, then its low ones: so they are read from the first to the last.
+    Layout {
+        format: "Q6_K",
+        pieces: &[
+            Half { at: 208 },
+            Words { at: 192, count: 4 },
+            Words { at: 128, count: 8 },
+            Words { at: 0, count: 16 },
+            Words { at: 160, count: 8 },
+            Words { at: 64, count: 16 },
+        ],
+    },
     Layout { format: "IQ4_XS", pieces: &[Half { at: 0 }, Half { at: 2 }, Words { at: 4, count: 33 }] },
 ];
 

@@ -50,6 +50,10 @@ macro_rules! instruction_set {
                 intrinsic!(_mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast()))
             }
             #[inline(always)]
+            fn prefetch_far(self, bytes: &[u8], offset: usize) {
+                intrinsic!(_mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(offset).cast()))
+            }
+            #[inline(always)]
             fn splat(self, x: f32) -> __m256 {
                 intrinsic!(_mm256_set1_ps(x))
             }

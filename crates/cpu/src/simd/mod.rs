@@ -43,8 +43,10 @@ pub(crate) trait Simd: RowSimd {
     /// Runs `task` compiled for this instruction set.
     fn vectorize<T: Task>(self, task: T) -> T::Output;
 
-    /// Asks the cache for the line `offset` bytes after the start of `bytes`, which may lie beyond them.
+    /// Asks the nearest cache for the line `offset` bytes after the start of `bytes`, which may lie beyond them.
     fn prefetch(self, bytes: &[u8], offset: usize);
+    /// Asks the second cache for it.
+    fn prefetch_far(self, bytes: &[u8], offset: usize);
 
     fn splat(self, x: f32) -> Self::F;
     fn load(self, from: &[f32; LANES]) -> Self::F;
@@ -80,6 +82,22 @@ pub(crate) trait Simd: RowSimd {
     /// Rounds (halves to even) 32 floats to i8 codes; returns the sums of the first and the second sixteen. They must lie
     /// within i8.
     fn round_to_i8(self, x: [Self::F; 4], to: &mut [[i8; 4]; 8]) -> [i32; 2];
+}
+
+/// How far ahead of a kernel that reads weights once the nearest cache is asked for them, and the second one. One distance
+/// alone cannot do both: the buffers that wait for memory are few, and are held shorter by what the second cache has already.
+const NEAR_BYTES: usize = 1024;
+const FAR_BYTES: usize = 3072;
+/// What the memory hands out at once.
+const CACHE_LINE_BYTES: usize = 64;
+
+/// Asks the caches for what comes after the `length` bytes from `offset` that a kernel reads now.
+#[inline(always)]
+pub(crate) fn read_ahead<S: Simd>(s: S, bytes: &[u8], offset: usize, length: usize) {
+    for line in (0..length).step_by(CACHE_LINE_BYTES) {
+        s.prefetch_far(bytes, offset + FAR_BYTES + line);
+        s.prefetch(bytes, offset + NEAR_BYTES + line);
+    }
 }
 
 /// A slice as whole vectors; the rest, if any, is the caller's.

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::rows::{CodeKind, PANEL_ROWS, RowSimd};
+use super::rows::{CodeKind, RowSimd};
 use super::{LANES, Simd, Task};
 
 /// The instruction set that needs no proof.
@@ -28,6 +28,8 @@ impl Simd for Portable {
 
     #[inline(always)]
     fn prefetch(self, _: &[u8], _: usize) {}
+    #[inline(always)]
+    fn prefetch_far(self, _: &[u8], _: usize) {}
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         [x; LANES]
@@ -132,6 +134,10 @@ impl RowSimd for Portable {
         std::array::from_fn(|row| std::array::from_fn(|byte| from[4 * row + byte]))
     }
     #[inline(always)]
+    fn put_words(self, a: Self::Words, to: &mut [u8]) {
+        to[..4 * LANES].copy_from_slice(a.as_flattened());
+    }
+    #[inline(always)]
     fn words_of_u16(self, from: &[u8]) -> Self::Words {
         std::array::from_fn(|row| [from[2 * row], from[2 * row + 1], 0, 0])
     }
@@ -200,6 +206,10 @@ impl RowSimd for Portable {
         std::array::from_fn(|row| f16::from_le_bytes([from[2 * row], from[2 * row + 1]]).to_f32())
     }
     #[inline(always)]
+    fn get(self, from: &[f32]) -> Self::Floats {
+        *from.first_chunk().expect("one float for each row")
+    }
+    #[inline(always)]
     fn all(self, x: f32) -> Self::Floats {
         [x; LANES]
     }
@@ -216,7 +226,7 @@ impl RowSimd for Portable {
         std::array::from_fn(|i| a[i] * b[i] + c[i])
     }
     #[inline(always)]
-    fn put(self, a: Self::Floats, to: &mut [f32; PANEL_ROWS], first: usize) {
-        to[first..first + LANES].copy_from_slice(&a);
+    fn put(self, a: Self::Floats, to: &mut [f32]) {
+        to[..LANES].copy_from_slice(&a);
     }
 }

@@ -35,6 +35,8 @@ pub(crate) trait RowSimd: Copy + Send + Sync + 'static {
     fn zeros(self) -> Self::Words;
     /// Four bytes for each row.
     fn words(self, from: &[u8]) -> Self::Words;
+    /// Stores four bytes for each row.
+    fn put_words(self, a: Self::Words, to: &mut [u8]);
     /// Two bytes for each row, as an unsigned number.
     fn words_of_u16(self, from: &[u8]) -> Self::Words;
     /// One byte for each row, as an unsigned number.
@@ -70,6 +72,8 @@ pub(crate) trait RowSimd: Copy + Send + Sync + 'static {
     fn floats_of_bits<const SHIFT: u32>(self, a: Self::Words) -> Self::Floats;
     /// One half float for each row.
     fn floats_of_f16(self, from: &[u8]) -> Self::Floats;
+    /// One float for each row.
+    fn get(self, from: &[f32]) -> Self::Floats;
     /// The same number for each row.
     fn all(self, x: f32) -> Self::Floats;
     /// `a * b`.
@@ -78,6 +82,6 @@ pub(crate) trait RowSimd: Copy + Send + Sync + 'static {
     fn plus(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a * b + c`, rounded once where the instruction set can.
     fn times_plus(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
-    /// Stores the first `ROWS` of `to`.
-    fn put(self, a: Self::Floats, to: &mut [f32; PANEL_ROWS], first: usize);
+    /// Stores one float for each row.
+    fn put(self, a: Self::Floats, to: &mut [f32]);
 }

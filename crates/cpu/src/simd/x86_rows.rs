@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::avx2::{Avx2, Avx512Vnni, AvxVnni, intrinsic};
-use super::rows::{CodeKind, PANEL_ROWS, RowSimd};
+use super::rows::{CodeKind, RowSimd};
 
 /// The start of `from`, after a check that `length` bytes follow.
 #[inline(always)]
@@ -102,6 +102,10 @@ macro_rules! rows_of_256_bits {
                 intrinsic!(_mm256_loadu_si256(at(from, 32).cast()))
             }
             #[inline(always)]
+            fn put_words(self, a: __m256i, to: &mut [u8]) {
+                intrinsic!(_mm256_storeu_si256(to[..32].as_mut_ptr().cast(), a))
+            }
+            #[inline(always)]
             fn words_of_u16(self, from: &[u8]) -> __m256i {
                 intrinsic!(_mm256_cvtepu16_epi32(_mm_loadu_si128(at(from, 16).cast())))
             }
@@ -170,6 +174,10 @@ macro_rules! rows_of_256_bits {
                 intrinsic!(_mm256_cvtph_ps(_mm_loadu_si128(at(from, 16).cast())))
             }
             #[inline(always)]
+            fn get(self, from: &[f32]) -> __m256 {
+                intrinsic!(_mm256_loadu_ps(from[..8].as_ptr()))
+            }
+            #[inline(always)]
             fn all(self, x: f32) -> __m256 {
                 intrinsic!(_mm256_set1_ps(x))
             }
@@ -186,8 +194,8 @@ macro_rules! rows_of_256_bits {
                 intrinsic!(_mm256_fmadd_ps(a, b, c))
             }
             #[inline(always)]
-            fn put(self, a: __m256, to: &mut [f32; PANEL_ROWS], first: usize) {
-                intrinsic!(_mm256_storeu_ps(to[first..first + 8].as_mut_ptr(), a))
+            fn put(self, a: __m256, to: &mut [f32]) {
+                intrinsic!(_mm256_storeu_ps(to[..8].as_mut_ptr(), a))
             }
         }
     };
@@ -211,6 +219,10 @@ impl RowSimd for Avx512Vnni {
     #[inline(always)]
     fn words(self, from: &[u8]) -> __m512i {
         intrinsic!(_mm512_loadu_si512(at(from, 64).cast()))
+    }
+    #[inline(always)]
+    fn put_words(self, a: __m512i, to: &mut [u8]) {
+        intrinsic!(_mm512_storeu_si512(to[..64].as_mut_ptr().cast(), a))
     }
     #[inline(always)]
     fn words_of_u16(self, from: &[u8]) -> __m512i {
@@ -278,6 +290,10 @@ impl RowSimd for Avx512Vnni {
         intrinsic!(_mm512_cvtph_ps(_mm256_loadu_si256(at(from, 32).cast())))
     }
     #[inline(always)]
+    fn get(self, from: &[f32]) -> __m512 {
+        intrinsic!(_mm512_loadu_ps(from[..16].as_ptr()))
+    }
+    #[inline(always)]
     fn all(self, x: f32) -> __m512 {
         intrinsic!(_mm512_set1_ps(x))
     }
@@ -294,8 +310,7 @@ impl RowSimd for Avx512Vnni {
         intrinsic!(_mm512_fmadd_ps(a, b, c))
     }
     #[inline(always)]
-    fn put(self, a: __m512, to: &mut [f32; PANEL_ROWS], first: usize) {
-        assert!(first == 0, "a vector is a whole panel");
-        intrinsic!(_mm512_storeu_ps(to.as_mut_ptr(), a))
+    fn put(self, a: __m512, to: &mut [f32]) {
+        intrinsic!(_mm512_storeu_ps(to[..16].as_mut_ptr(), a))
     }
 }
