@@ -279,8 +279,8 @@ impl Codes for Iq4Nl {
     }
 }
 
-/// Twice what the sixteen codes of MXFP4 stand for, plus 12, which is the largest.
-const MXFP4_VALUES: [i8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
+/// Twice what the sixteen codes of MXFP4 stand for, plus 16.
+const MXFP4_VALUES: [i8; 16] = [16, 17, 18, 19, 20, 22, 24, 28, 16, 15, 14, 13, 12, 10, 8, 4];
 
 /// An exponent, 16 bytes of nibbles that name floats; `value * 2^(exponent - 127)`. Twice the values, made unsigned, are the
 /// codes here. The two lowest exponents, whose scales are no normal floats, count as 0.
@@ -290,7 +290,7 @@ impl Codes for Mxfp4 {
     const FORMAT: &'static str = "MXFP4";
     const BLOCK_BYTES: usize = 17;
     const GROUPS: usize = 1;
-    const KIND: CodeKind = CodeKind { bits: 5, zero: 12 };
+    const KIND: CodeKind = CodeKind { bits: 5, zero: 16 };
     type Block<S: RowSimd> = S::Floats;
 
     #[inline(always)]

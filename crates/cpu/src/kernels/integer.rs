@@ -8,12 +8,14 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use super::formats::{Codes, Rows};
-use super::{Job, Scratch};
+use super::{Job, PanelScratch, Scratch};
 use crate::activations::{Coded, Group};
 use crate::simd::{PANEL_ROWS, Simd, Task, read_ahead};
 
-/// Bytes of activations that a tile of tokens should find in the cache again with the next panel.
-const BLOCK_BYTES: usize = 256 << 10;
+/// Tokens whose activations stay in the cache while all panels of a piece of work meet them.
+const BLOCK_TOKENS: usize = 128;
+/// Groups of a panel that are unpacked at once: with the activations of a tile they fit the nearest cache.
+const CHUNK_GROUPS: usize = 32;
 /// The most tokens that count as few: panels are read once for them, and unpacked in registers.
 pub(crate) const FEW_TOKENS: usize = 4;
 
@@ -40,13 +42,12 @@ impl<C: Codes> Task for Panels<'_, C> {
             }
             return;
         }
-        let row_bytes = job.weights.columns / 32 * size_of::<Group>();
-        let block = (BLOCK_BYTES / row_bytes).next_multiple_of(S::CODE_TOKENS).max(S::CODE_TOKENS);
-        for first in (0..job.tokens).step_by(block) {
-            for index in panels.clone() {
-                unpack::<S, C>(s, job.weights.panel(index, panel), unpacked);
-                let tile = Tile { job, coded, index };
-                many_tokens::<S, C>(s, &tile, unpacked, first..job.tokens.min(first + block));
+        let at_once = if const { S::STEPWISE } { 2 * S::ROWS / PANEL_ROWS } else { 1 };
+        for first in (0..job.tokens).step_by(BLOCK_TOKENS) {
+            let tokens = first..job.tokens.min(first + BLOCK_TOKENS);
+            for index in panels.clone().step_by(at_once) {
+                let panels = index..panels.end.min(index + at_once);
+                many_tokens::<S, C>(s, job, coded, panels, tokens.clone(), panel, unpacked);
             }
         }
     }
@@ -185,114 +186,253 @@ fn straight<S: Simd, C: Codes, const T: usize, const V: usize>(
     }
 }
 
-/// A panel with a byte for each code and a float for each scale: what many tokens share. Sized for the widest matrix.
-#[derive(Debug, Default)]
+/// Some groups of two panels, with a byte for each code and a float for each scale, and what was summed so far: what many
+/// tokens share.
+#[derive(Debug)]
 pub(crate) struct Unpacked {
-    /// [groups, 8 words, 16 rows, 4]
-    codes: Vec<[u8; 8 * 4 * PANEL_ROWS]>,
-    /// [groups, halves, 16 rows]
-    scales: Vec<[[f32; PANEL_ROWS]; 2]>,
-    /// [groups, halves, 16 rows]
-    offsets: Vec<[[f32; PANEL_ROWS]; 2]>,
+    panels: [Box<[UnpackedGroup; CHUNK_GROUPS]>; 2],
+    /// [tokens, panels, 16 rows]
+    sums: Box<[[[f32; PANEL_ROWS]; 2]; BLOCK_TOKENS]>,
+}
+
+/// One group of a panel.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+struct UnpackedGroup {
+    /// [8 words, 16 rows, 4]
+    codes: [u8; 8 * 4 * PANEL_ROWS],
+    /// [halves, 16 rows]
+    scales: [[f32; PANEL_ROWS]; 2],
+    /// [halves, 16 rows]
+    offsets: [[f32; PANEL_ROWS]; 2],
 }
 
 impl Unpacked {
-    /// Room for panels of at most `columns`.
-    pub(crate) fn new(columns: usize) -> Self {
-        let groups = columns / 32;
-        let floats = || vec![[[0.0; PANEL_ROWS]; 2]; groups];
-        Self { codes: vec![[0; 8 * 4 * PANEL_ROWS]; groups], scales: floats(), offsets: floats() }
+    pub(crate) fn new() -> Self {
+        let zeros = [[0.0; PANEL_ROWS]; 2];
+        let group = UnpackedGroup { codes: [0; 8 * 4 * PANEL_ROWS], scales: zeros, offsets: zeros };
+        let panel = || Box::new([group; CHUNK_GROUPS]);
+        Self { panels: [panel(), panel()], sums: Box::new([zeros; BLOCK_TOKENS]) }
     }
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&self.codes[..]) + size_of_val(&self.scales[..]) + size_of_val(&self.offsets[..])
+        2 * size_of_val(&*self.panels[0]) + size_of_val(&*self.sums)
     }
+}
 
+impl UnpackedGroup {
     #[inline(always)]
-    fn read<S: Simd, C: Codes>(&self, s: S, group: usize, first_row: usize) -> GroupWeights<S> {
-        let all = &self.codes[group];
-        let mut codes = [s.zeros(); 8];
+    fn write<S: Simd, C: Codes>(&mut self, s: S, first_row: usize, weights: &GroupWeights<S>) {
         for word in 0..8 {
-            codes[word] = s.words(&all[(word * PANEL_ROWS + first_row) * 4..]);
-        }
-        let [scales, offsets] = [&self.scales[group], &self.offsets[group]];
-        let scale = s.get(&scales[0][first_row..]);
-        let offset = if C::OFFSETS { s.get(&offsets[0][first_row..]) } else { scale };
-        GroupWeights {
-            codes,
-            scales: [scale, if C::HALVES { s.get(&scales[1][first_row..]) } else { scale }],
-            offsets: [offset, if C::HALVES && C::OFFSETS { s.get(&offsets[1][first_row..]) } else { offset }],
-        }
-    }
-
-    #[inline(always)]
-    fn write<S: Simd, C: Codes>(&mut self, s: S, group: usize, first_row: usize, weights: &GroupWeights<S>) {
-        let all = &mut self.codes[group];
-        for word in 0..8 {
-            s.put_words(weights.codes[word], &mut all[(word * PANEL_ROWS + first_row) * 4..]);
+            let codes =
+                if const { S::STEPWISE } { s.for_steps(C::KIND, weights.codes[word]) } else { weights.codes[word] };
+            s.put_words(codes, &mut self.codes[(word * PANEL_ROWS + first_row) * 4..]);
         }
         for half in 0..if C::HALVES { 2 } else { 1 } {
-            s.put(weights.scales[half], &mut self.scales[group][half][first_row..]);
+            s.put(weights.scales[half], &mut self.scales[half][first_row..]);
             if C::OFFSETS {
-                s.put(weights.offsets[half], &mut self.offsets[group][half][first_row..]);
+                s.put(weights.offsets[half], &mut self.offsets[half][first_row..]);
             }
+        }
+    }
+
+    #[inline(always)]
+    fn read<S: Simd, C: Codes>(&self, s: S, first_row: usize) -> GroupWeights<S> {
+        let mut codes = [s.zeros(); 8];
+        for word in 0..8 {
+            codes[word] = self.word(s, word, first_row);
+        }
+        let scales = [0, if C::HALVES { 1 } else { 0 }].map(|half| s.get(&self.scales[half][first_row..]));
+        let offsets = [0, if C::HALVES { 1 } else { 0 }].map(|half| s.get(&self.offsets[half][first_row..]));
+        GroupWeights { codes, scales, offsets }
+    }
+
+    #[inline(always)]
+    fn word<S: Simd>(&self, s: S, word: usize, first_row: usize) -> S::Words {
+        s.words(&self.codes[(word * PANEL_ROWS + first_row) * 4..])
+    }
+}
+
+/// One or two panels for any number of tokens: chunk after chunk, so that what a tile reads lies in the nearest cache.
+#[inline(always)]
+fn many_tokens<S: Simd, C: Codes>(
+    s: S,
+    job: &Job<'_>,
+    coded: &Coded,
+    panels: Range<usize>,
+    tokens: Range<usize>,
+    panel: &mut PanelScratch,
+    unpacked: &mut Unpacked,
+) {
+    let groups = job.weights.columns / 32;
+    let Unpacked { panels: chunks, sums } = unpacked;
+    sums[..tokens.len()].fill([[0.0; PANEL_ROWS]; 2]);
+    for first in (0..groups).step_by(CHUNK_GROUPS) {
+        let chunk = first..groups.min(first + CHUNK_GROUPS);
+        for (index, to) in panels.clone().zip(chunks.iter_mut()) {
+            unpack::<S, C>(s, job.weights.panel(index, panel), chunk.clone(), &mut to[..]);
+        }
+        let tile = ChunkTile { job, coded, chunk, panels: [&chunks[0][..], &chunks[1][..]] };
+        tile.tokens::<S, C>(s, tokens.clone(), &mut sums[..]);
+    }
+    for (token, sums) in tokens.zip(sums.iter()) {
+        for (index, sums) in panels.clone().zip(sums) {
+            job.store(index, 0..PANEL_ROWS, token, sums);
         }
     }
 }
 
-/// Unpacks a panel.
+/// Unpacks some groups of a panel.
 #[inline(always)]
-fn unpack<S: Simd, C: Codes>(s: S, panel: &[u8], to: &mut Unpacked) {
-    for first in (0..PANEL_ROWS).step_by(S::ROWS) {
-        for (index, block) in panel.chunks_exact(PANEL_ROWS * C::BLOCK_BYTES).enumerate() {
-            let rows = Rows { block, first };
+fn unpack<S: Simd, C: Codes>(s: S, panel: &[u8], groups: Range<usize>, to: &mut [UnpackedGroup]) {
+    let block_bytes = PANEL_ROWS * C::BLOCK_BYTES;
+    let blocks = panel[groups.start / C::GROUPS * block_bytes..].chunks_exact(block_bytes);
+    for (block, to) in blocks.zip(to[..groups.len()].chunks_exact_mut(C::GROUPS)) {
+        for first_row in (0..PANEL_ROWS).step_by(S::ROWS) {
+            let rows = Rows { block, first: first_row };
             let ready = C::block(s, rows);
-            for inner in 0..C::GROUPS {
-                let weights = GroupWeights::read::<C>(s, rows, &ready, inner);
-                to.write::<S, C>(s, index * C::GROUPS + inner, first, &weights);
+            for (inner, to) in to.iter_mut().enumerate() {
+                to.write::<S, C>(s, first_row, &GroupWeights::read::<C>(s, rows, &ready, inner));
             }
         }
     }
 }
 
-/// Any number of tokens, one vector of rows after the other.
-#[inline(always)]
-fn many_tokens<S: Simd, C: Codes>(s: S, tile: &Tile<'_>, panel: &Unpacked, tokens: Range<usize>) {
-    for first_row in (0..PANEL_ROWS).step_by(S::ROWS) {
+/// Unpacked groups, and the tokens that meet them.
+struct ChunkTile<'a> {
+    job: &'a Job<'a>,
+    coded: &'a Coded,
+    chunk: Range<usize>,
+    panels: [&'a [UnpackedGroup]; 2],
+}
+
+impl ChunkTile<'_> {
+    /// Adds the chunk to the sums of `tokens` [tokens, panels, 16 rows].
+    #[inline(always)]
+    fn tokens<S: Simd, C: Codes>(&self, s: S, tokens: Range<usize>, sums: &mut [[[f32; PANEL_ROWS]; 2]]) {
         let mut token = tokens.start;
         while token < tokens.end {
-            let left = tokens.end - token;
-            if const { S::CODE_TOKENS >= 8 } && left >= 8 {
-                unpacked::<S, C, 8>(s, tile, panel, first_row, token);
-                token += 8;
+            let (left, sums) = (tokens.end - token, &mut sums[token - tokens.start..]);
+            if const { S::CODE_TOKENS >= 6 } && left >= 6 {
+                self.rows::<S, C, 6>(s, token, sums);
+                token += 6;
             } else if const { S::CODE_TOKENS >= 4 } && left >= 4 {
-                unpacked::<S, C, 4>(s, tile, panel, first_row, token);
+                self.rows::<S, C, 4>(s, token, sums);
                 token += 4;
+            } else if const { S::CODE_TOKENS == 3 } && left >= 3 {
+                self.rows::<S, C, 3>(s, token, sums);
+                token += 3;
             } else if left >= 2 {
-                unpacked::<S, C, 2>(s, tile, panel, first_row, token);
+                self.rows::<S, C, 2>(s, token, sums);
                 token += 2;
             } else {
-                unpacked::<S, C, 1>(s, tile, panel, first_row, token);
+                self.rows::<S, C, 1>(s, token, sums);
                 token += 1;
             }
         }
     }
-}
 
-/// One vector of rows for `T` tokens.
-#[inline(always)]
-fn unpacked<S: Simd, C: Codes, const T: usize>(
-    s: S,
-    tile: &Tile<'_>,
-    panel: &Unpacked,
-    first_row: usize,
-    first_token: usize,
-) {
-    let tokens = tile.tokens::<T>(first_token);
-    let mut sums = [s.all(0.0); T];
-    for group in 0..tile.job.weights.columns / 32 {
-        panel.read::<S, C>(s, group, first_row).add::<C, T>(s, &tokens, group, &mut sums);
+    #[inline(always)]
+    fn rows<S: Simd, C: Codes, const T: usize>(&self, s: S, first_token: usize, sums: &mut [[[f32; PANEL_ROWS]; 2]]) {
+        let mut tokens: [&[Group]; T] = [&[]; T];
+        for t in 0..T {
+            tokens[t] = &self.coded.row(self.job.input(first_token + t))[self.chunk.clone()];
+        }
+        let sums = sums.first_chunk_mut::<T>().expect("sums of every token");
+        if const { S::STEPWISE } {
+            // Two vectors: of two panels, or the halves of one.
+            let second = if S::ROWS == PANEL_ROWS { (1, 0) } else { (0, S::ROWS) };
+            self.two_vectors::<S, C, T>(s, &tokens, [(0, 0), second], sums);
+        } else {
+            for first_row in (0..PANEL_ROWS).step_by(S::ROWS) {
+                self.one_vector::<S, C, T>(s, &tokens, first_row, sums);
+            }
+        }
     }
-    tile.store(s, first_row, first_token, sums);
+
+    /// A vector of rows of the first panel.
+    #[inline(always)]
+    fn one_vector<S: Simd, C: Codes, const T: usize>(
+        &self,
+        s: S,
+        tokens: &[&[Group]; T],
+        first_row: usize,
+        sums: &mut [[[f32; PANEL_ROWS]; 2]; T],
+    ) {
+        let mut lanes = [s.all(0.0); T];
+        for t in 0..T {
+            lanes[t] = s.get(&sums[t][0][first_row..]);
+        }
+        for (group, weights) in self.panels[0][..self.chunk.len()].iter().enumerate() {
+            weights.read::<S, C>(s, first_row).add::<C, T>(s, tokens, group, &mut lanes);
+        }
+        for t in 0..T {
+            s.put(lanes[t], &mut sums[t][0][first_row..]);
+        }
+    }
+
+    /// Two vectors of rows, `places` (panel, first row), which share every broadcast activation.
+    #[inline(always)]
+    fn two_vectors<S: Simd, C: Codes, const T: usize>(
+        &self,
+        s: S,
+        tokens: &[&[Group]; T],
+        places: [(usize, usize); 2],
+        sums: &mut [[[f32; PANEL_ROWS]; 2]; T],
+    ) {
+        let mut lanes = [[s.all(0.0); T]; 2];
+        for v in 0..2 {
+            for t in 0..T {
+                lanes[v][t] = s.get(&sums[t][places[v].0][places[v].1..]);
+            }
+        }
+        let panels = [self.panels[places[0].0], self.panels[places[1].0]];
+        let halves = if C::HALVES { 2 } else { 1 };
+        for group in 0..self.chunk.len() {
+            for half in 0..halves {
+                let mut dots = [[s.zeros(); T]; 2];
+                for t in 0..T {
+                    let token = &tokens[t][group];
+                    let negative = if C::HALVES { i32::from(token.negative_halves[half]) } else { token.negative };
+                    let start = s.start(C::KIND, negative);
+                    (dots[0][t], dots[1][t]) = (start, start);
+                }
+                for word in half * 4..half * 4 + 8 / halves {
+                    let first = panels[0][group].word(s, word, places[0].1);
+                    let second = panels[1][group].word(s, word, places[1].1);
+                    for t in 0..T {
+                        let activations = tokens[t][group].codes[word];
+                        dots[0][t] = s.step(C::KIND, dots[0][t], first, activations);
+                        dots[1][t] = s.step(C::KIND, dots[1][t], second, activations);
+                    }
+                }
+                for v in 0..2 {
+                    let weights = &panels[v][group];
+                    let scale = s.get(&weights.scales[half][places[v].1..]);
+                    for t in 0..T {
+                        let scale = s.times(scale, s.all(tokens[t][group].scale));
+                        lanes[v][t] = s.times_plus(s.floats(dots[v][t]), scale, lanes[v][t]);
+                    }
+                    if C::OFFSETS {
+                        let offset = s.get(&weights.offsets[half][places[v].1..]);
+                        for t in 0..T {
+                            let token = &tokens[t][group];
+                            let sum = if C::HALVES {
+                                token.scale * -f32::from(token.negative_halves[half])
+                            } else {
+                                token.sum
+                            };
+                            lanes[v][t] = s.times_plus(offset, s.all(sum), lanes[v][t]);
+                        }
+                    }
+                }
+            }
+        }
+        for v in 0..2 {
+            for t in 0..T {
+                s.put(lanes[v][t], &mut sums[t][places[v].0][places[v].1..]);
+            }
+        }
+    }
 }

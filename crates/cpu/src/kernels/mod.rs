@@ -12,7 +12,7 @@ pub(crate) mod super_blocks;
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use duan_quant::{Activation, Format};
+use duan_quant::Format;
 
 use crate::activations::Coded;
 use crate::isa::Isa;
@@ -180,13 +180,9 @@ impl Scratch {
             Place::File(..) => PANEL_ROWS * matrix.row_bytes(),
             Place::Panels(..) | Place::Rows(_) => 0,
         };
-        let coded_columns = |matrix: Weights<'a>| match matrix.format.activation {
-            Activation::Int8 => matrix.columns,
-            Activation::F32 => 0,
-        };
         Self {
             panel: PanelScratch(vec![0; largest(&panel)]),
-            unpacked: integer::Unpacked::new(largest(&coded_columns)),
+            unpacked: integer::Unpacked::new(),
             row_bytes: vec![0; largest(&|matrix| matrix.row_bytes())],
             row: vec![0.0; largest(&|matrix| matrix.columns)],
         }

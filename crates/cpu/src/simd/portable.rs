@@ -122,7 +122,8 @@ impl RowSimd for Portable {
     type Floats = [f32; LANES];
 
     const ROWS: usize = LANES;
-    const CODE_TOKENS: usize = 2;
+    const STEPWISE: bool = false;
+    const CODE_TOKENS: usize = 4;
     const FLOAT_TOKENS: usize = 4;
 
     #[inline(always)]
@@ -192,6 +193,19 @@ impl RowSimd for Portable {
             }
         }
         sums.map(i32::to_le_bytes)
+    }
+    #[inline(always)]
+    fn for_steps(self, _: CodeKind, codes: Self::Words) -> Self::Words {
+        codes
+    }
+    #[inline(always)]
+    fn start(self, kind: CodeKind, negative: i32) -> Self::Words {
+        [(negative * kind.zero).to_le_bytes(); LANES]
+    }
+    #[inline(always)]
+    fn step(self, kind: CodeKind, sum: Self::Words, codes: Self::Words, activations: [i8; 4]) -> Self::Words {
+        let product = self.dot(CodeKind { zero: 0, ..kind }, &[codes], &[activations], 0);
+        std::array::from_fn(|row| (i32::from_le_bytes(sum[row]) + i32::from_le_bytes(product[row])).to_le_bytes())
     }
     #[inline(always)]
     fn floats(self, a: Self::Words) -> Self::Floats {

@@ -26,6 +26,8 @@ pub(crate) trait RowSimd: Copy + Send + Sync + 'static {
 
     /// Rows of a vector: 8 or 16.
     const ROWS: usize;
+    /// Whether [`RowSimd::step`] is one instruction, so that two vectors of rows can share each broadcast activation.
+    const STEPWISE: bool;
     /// Tokens that a tile of quantized weights takes.
     const CODE_TOKENS: usize;
     /// Tokens that a tile of float weights takes.
@@ -65,6 +67,13 @@ pub(crate) trait RowSimd: Copy + Send + Sync + 'static {
         activations: &[[i8; 4]; N],
         negative: i32,
     ) -> Self::Words;
+
+    /// Codes as [`RowSimd::step`] wants them.
+    fn for_steps(self, kind: CodeKind, codes: Self::Words) -> Self::Words;
+    /// Begins a sum that ends as that of [`RowSimd::dot`]; `negative` as there.
+    fn start(self, kind: CodeKind, negative: i32) -> Self::Words;
+    /// Adds four columns.
+    fn step(self, kind: CodeKind, sum: Self::Words, codes: Self::Words, activations: [i8; 4]) -> Self::Words;
 
     /// Whole numbers as floats.
     fn floats(self, a: Self::Words) -> Self::Floats;

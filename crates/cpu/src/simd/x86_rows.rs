@@ -56,42 +56,99 @@ fn dot_by_widening<const N: usize>(
     })
 }
 
-macro_rules! dot_by_vnni {
-    ($name:ident, $vector:ty, $product:ident, $splat:ident, $xor:ident) => {
-        /// Sums of bytes by fours where one instruction multiplies and adds. It takes unsigned codes, so signed ones are made
-        /// so by adding 128, which is taken away again at the start of the sum.
+/// Sums of bytes by fours where one instruction multiplies and adds. It takes unsigned codes, so signed ones are made so by
+/// adding 128, which is taken away again at the start of the sum.
+macro_rules! steps_by_vnni {
+    ($vector:ty, $product:ident, $splat:ident, $shift:ident, $add:ident, $xor:ident) => {
+        const STEPWISE: bool = true;
+
         #[inline(always)]
-        fn $name<const N: usize>(
+        fn for_steps(self, kind: CodeKind, codes: $vector) -> $vector {
+            if kind.bits == 8 { intrinsic!($xor(codes, $splat(0x8080_8080u32 as i32))) } else { codes }
+        }
+        #[inline(always)]
+        fn start(self, kind: CodeKind, negative: i32) -> $vector {
+            // Times the code that stands for 0, by shifts of a broadcast: it comes from memory and costs no instruction more.
+            let all = intrinsic!($splat(negative));
+            match if kind.bits == 8 { 128 } else { kind.zero } {
+                0 => self.zeros(),
+                4 => intrinsic!($shift::<2>(all)),
+                8 => intrinsic!($shift::<3>(all)),
+                16 => intrinsic!($shift::<4>(all)),
+                32 => intrinsic!($shift::<5>(all)),
+                128 => intrinsic!($shift::<7>(all)),
+                zero => intrinsic!($splat(negative * zero)),
+            }
+        }
+        #[inline(always)]
+        fn step(self, _: CodeKind, sum: $vector, codes: $vector, activations: [i8; 4]) -> $vector {
+            intrinsic!($product(sum, codes, $splat(word(activations))))
+        }
+        #[inline(always)]
+        fn dot<const N: usize>(
+            self,
             kind: CodeKind,
             codes: &[$vector; N],
             activations: &[[i8; 4]; N],
             negative: i32,
         ) -> $vector {
-            intrinsic!({
-                let zero = if kind.bits == 8 { 128 } else { kind.zero };
-                let mut sum = $splat(negative * zero);
-                for (&codes, &activations) in codes.iter().zip(activations) {
-                    let codes = if kind.bits == 8 { $xor(codes, $splat(0x8080_8080u32 as i32)) } else { codes };
-                    sum = $product(sum, codes, $splat(word(activations)));
+            // Two sums, which wait for each other less.
+            let (mut even, mut odd) = (self.start(kind, negative), self.zeros());
+            for index in 0..N {
+                let codes = self.for_steps(kind, codes[index]);
+                if index % 2 == 0 {
+                    even = self.step(kind, even, codes, activations[index]);
+                } else {
+                    odd = self.step(kind, odd, codes, activations[index]);
                 }
-                sum
-            })
+            }
+            intrinsic!($add(even, odd))
         }
     };
 }
 
-dot_by_vnni!(dot_by_avx_vnni, __m256i, _mm256_dpbusd_avx_epi32, _mm256_set1_epi32, _mm256_xor_si256);
-dot_by_vnni!(dot_by_avx512_vnni, __m512i, _mm512_dpbusd_epi32, _mm512_set1_epi32, _mm512_xor_si512);
+/// What there is without such an instruction.
+macro_rules! steps_by_widening {
+    () => {
+        const STEPWISE: bool = false;
+
+        #[inline(always)]
+        fn for_steps(self, _: CodeKind, codes: __m256i) -> __m256i {
+            codes
+        }
+        #[inline(always)]
+        fn start(self, kind: CodeKind, negative: i32) -> __m256i {
+            intrinsic!(_mm256_set1_epi32(negative * kind.zero))
+        }
+        #[inline(always)]
+        fn step(self, kind: CodeKind, sum: __m256i, codes: __m256i, activations: [i8; 4]) -> __m256i {
+            let product = dot_by_widening(CodeKind { zero: 0, ..kind }, &[codes], &[activations], 0);
+            intrinsic!(_mm256_add_epi32(sum, product))
+        }
+        #[inline(always)]
+        fn dot<const N: usize>(
+            self,
+            kind: CodeKind,
+            codes: &[__m256i; N],
+            activations: &[[i8; 4]; N],
+            negative: i32,
+        ) -> __m256i {
+            dot_by_widening(kind, codes, activations, negative)
+        }
+    };
+}
 
 macro_rules! rows_of_256_bits {
-    ($name:ident, $dot:ident) => {
+    ($name:ident, $code_tokens:literal, { $($steps:tt)* }) => {
         impl RowSimd for $name {
             type Words = __m256i;
             type Floats = __m256;
 
             const ROWS: usize = 8;
-            const CODE_TOKENS: usize = 4;
+            const CODE_TOKENS: usize = $code_tokens;
             const FLOAT_TOKENS: usize = 8;
+
+            $($steps)*
 
             #[inline(always)]
             fn zeros(self) -> __m256i {
@@ -152,16 +209,6 @@ macro_rules! rows_of_256_bits {
                 intrinsic!(_mm256_srai_epi32::<24>(_mm256_sll_epi32(a, _mm_cvtsi32_si128(24 - 8 * index as i32))))
             }
             #[inline(always)]
-            fn dot<const N: usize>(
-                self,
-                kind: CodeKind,
-                codes: &[__m256i; N],
-                activations: &[[i8; 4]; N],
-                negative: i32,
-            ) -> __m256i {
-                $dot(kind, codes, activations, negative)
-            }
-            #[inline(always)]
             fn floats(self, a: __m256i) -> __m256 {
                 intrinsic!(_mm256_cvtepi32_ps(a))
             }
@@ -201,16 +248,36 @@ macro_rules! rows_of_256_bits {
     };
 }
 
-rows_of_256_bits!(Avx2, dot_by_widening);
-rows_of_256_bits!(AvxVnni, dot_by_avx_vnni);
+rows_of_256_bits!(Avx2, 4, {
+    steps_by_widening!();
+});
+rows_of_256_bits!(AvxVnni, 3, {
+    steps_by_vnni!(
+        __m256i,
+        _mm256_dpbusd_avx_epi32,
+        _mm256_set1_epi32,
+        _mm256_slli_epi32,
+        _mm256_add_epi32,
+        _mm256_xor_si256
+    );
+});
 
 impl RowSimd for Avx512Vnni {
     type Words = __m512i;
     type Floats = __m512;
 
     const ROWS: usize = 16;
-    const CODE_TOKENS: usize = 8;
+    const CODE_TOKENS: usize = 6;
     const FLOAT_TOKENS: usize = 12;
+
+    steps_by_vnni!(
+        __m512i,
+        _mm512_dpbusd_epi32,
+        _mm512_set1_epi32,
+        _mm512_slli_epi32,
+        _mm512_add_epi32,
+        _mm512_xor_si512
+    );
 
     #[inline(always)]
     fn zeros(self) -> __m512i {
@@ -266,16 +333,6 @@ impl RowSimd for Avx512Vnni {
     #[inline(always)]
     fn signed_byte(self, a: __m512i, index: usize) -> __m512i {
         intrinsic!(_mm512_srai_epi32::<24>(_mm512_sll_epi32(a, _mm_cvtsi32_si128(24 - 8 * index as i32))))
-    }
-    #[inline(always)]
-    fn dot<const N: usize>(
-        self,
-        kind: CodeKind,
-        codes: &[__m512i; N],
-        activations: &[[i8; 4]; N],
-        negative: i32,
-    ) -> __m512i {
-        dot_by_avx512_vnni(kind, codes, activations, negative)
     }
     #[inline(always)]
     fn floats(self, a: __m512i) -> __m512 {
