@@ -1,7 +1,7 @@
 //! Prefill and decode rates of the CPU backend, in llama-bench's meaning: tokens in batches, then tokens one
 //! by one, without tokenizer and sampling.
 //!
-//! `cargo run --release -p duan-cpu --example speed -- MODEL.gguf [PREFILL] [DECODE] [ROUNDS] [THREADS]`
+//! `cargo run --release -p duan-cpu --example speed -- MODEL.gguf [PREFILL] [DECODE] [ROUNDS] [THREADS] [DEPTH]`
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,11 +18,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = arguments.next().ok_or("usage: speed MODEL.gguf [PREFILL] [DECODE] [ROUNDS] [THREADS]")?;
     let mut number = |otherwise: usize| arguments.next().map_or(Ok(otherwise), |text| text.parse());
     let (prefill, decode, rounds, threads) = (number(512)?, number(128)?, number(5)?, number(2)?);
+    let depth = number(0)?;
 
     let model = Model::from_gguf(&GgufFile::open(Path::new(&path))?)?;
     let isa = std::env::var("DUAN_ISA").ok();
     let cpu = Cpu::new(CpuOptions { threads_decode: Some(threads), isa, ..CpuOptions::default() })?;
-    let pages: Vec<u32> = (0..prefill.max(decode).div_ceil(PAGE_TOKENS) as u32).collect();
+    let pages: Vec<u32> = (0..(depth + prefill.max(decode)).div_ceil(PAGE_TOKENS) as u32).collect();
     let limits = Limits {
         max_rows: MAX_ROWS,
         max_wanted_rows: 1,
@@ -34,12 +35,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut compiled = cpu.compile(&CompileJob { model: &model, ops: std::slice::from_ref(&all), limits })?;
     println!("{}", cpu.description());
 
-    run(&mut *compiled, &model, &pages, 16, 16)?;
-    run(&mut *compiled, &model, &pages, 4, 1)?;
+    run(&mut *compiled, &model, &pages, 0, 16, 16)?;
+    run(&mut *compiled, &model, &pages, 0, 4, 1)?;
+    if depth > 0 {
+        println!("depth: {:.1} tokens/s", run(&mut *compiled, &model, &pages, 0, depth, MAX_ROWS)?);
+    }
     let (mut prefills, mut decodes) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
-        prefills.push(run(&mut *compiled, &model, &pages, prefill, MAX_ROWS)?);
-        decodes.push(run(&mut *compiled, &model, &pages, decode, 1)?);
+        prefills.push(run(&mut *compiled, &model, &pages, depth, prefill, MAX_ROWS)?);
+        decodes.push(run(&mut *compiled, &model, &pages, depth, decode, 1)?);
     }
     for (name, mut rates) in [(format!("pp{prefill}"), prefills), (format!("tg{decode}"), decodes)] {
         rates.sort_by(f64::total_cmp);
@@ -53,6 +57,7 @@ fn run(
     compiled: &mut dyn Compiled,
     model: &Model,
     pages: &[u32],
+    depth: usize,
     count: usize,
     piece: usize,
 ) -> Result<f64, duan_backend::Error> {
@@ -60,7 +65,7 @@ fn run(
     let start = Instant::now();
     for (index, tokens) in tokens.chunks(piece).enumerate() {
         let wanted = usize::from((index + 1) * piece >= count || piece == 1);
-        let spans = [Span { sequence: 0, start: index * piece, count: tokens.len(), wanted, pages }];
+        let spans = [Span { sequence: 0, start: depth + index * piece, count: tokens.len(), wanted, pages }];
         compiled.submit(&Pass { tokens, spans: &spans }, 0..model.graph.nodes.len())?;
         compiled.wait()?;
     }

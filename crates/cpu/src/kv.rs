@@ -5,23 +5,25 @@ use std::ops::Range;
 use duan_backend::{KvFormat, PAGE_TOKENS, PageId, kv_f16};
 use duan_model::graph::CacheConfig;
 use half::f16;
-use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 
 use crate::shared::SharedSlice;
 use crate::simd::{LANES, Simd};
 
+/// Positions of a key tile, and the multiple that values are padded to.
+pub(crate) const TILE: usize = 16;
+
 /// A number as the cache keeps it.
-pub(crate) trait Element: Copy + Send + Sync + 'static {
-    /// Widens eight.
-    fn load<S: Simd>(s: S, from: &[Self; LANES]) -> S::F;
+pub(crate) trait Element: Copy + Default + Send + Sync + 'static {
+    /// Widens as many as a vector has lanes.
+    fn floats<S: Simd>(s: S, from: &[Self]) -> S::Floats;
     /// Narrows eight; what is beyond a half float is held at its largest.
     fn store<S: Simd>(s: S, x: S::F, to: &mut [Self; LANES]);
 }
 
 impl Element for f16 {
     #[inline(always)]
-    fn load<S: Simd>(s: S, from: &[Self; LANES]) -> S::F {
-        s.load_f16(from)
+    fn floats<S: Simd>(s: S, from: &[Self]) -> S::Floats {
+        s.floats_of_halves(from)
     }
     #[inline(always)]
     fn store<S: Simd>(s: S, x: S::F, to: &mut [Self; LANES]) {
@@ -31,8 +33,8 @@ impl Element for f16 {
 
 impl Element for f32 {
     #[inline(always)]
-    fn load<S: Simd>(s: S, from: &[Self; LANES]) -> S::F {
-        s.load(from)
+    fn floats<S: Simd>(s: S, from: &[Self]) -> S::Floats {
+        s.get(from)
     }
     #[inline(always)]
     fn store<S: Simd>(s: S, x: S::F, to: &mut [Self; LANES]) {
@@ -70,23 +72,24 @@ impl Numbers {
         }
     }
 
-    fn read(&self, range: Range<usize>, to: &mut [f16]) {
+    fn read(&self, at: usize) -> f16 {
         match self {
-            Self::F16(bits) => to.copy_from_slice(bits[range].reinterpret_cast()),
-            Self::F32(floats) => to.iter_mut().zip(&floats[range]).for_each(|(to, &x)| *to = kv_f16(x)),
+            Self::F16(bits) => f16::from_bits(bits[at]),
+            Self::F32(floats) => kv_f16(floats[at]),
         }
     }
 
-    fn write(&mut self, range: Range<usize>, from: &[f16]) {
+    fn write(&mut self, at: usize, x: f16) {
         match self {
-            Self::F16(bits) => bits[range].copy_from_slice(from.reinterpret_cast()),
-            Self::F32(floats) => floats[range].iter_mut().zip(from).for_each(|(to, x)| *to = x.to_f32()),
+            Self::F16(bits) => bits[at] = x.to_bits(),
+            Self::F32(floats) => floats[at] = x.to_f32(),
         }
     }
 }
 
-/// Keys and values, page by page: [pages, kv_heads, PAGE_TOKENS, width], each head's positions one after the other and
-/// each padded with zeros to whole vectors.
+/// Keys and values, page by page and head by head. Values are [PAGE_TOKENS, width], padded with zeros. Keys lie in tiles of
+/// sixteen positions, [PAGE_TOKENS / 16, key_dim, 16]: one vector takes a dimension of many positions, so that scores need no
+/// sums across lanes.
 #[derive(Debug)]
 pub(crate) struct Cache {
     /// What the graph says of it.
@@ -100,20 +103,19 @@ pub(crate) struct Cache {
 /// A borrowed view of keys or values.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a, E> {
-    /// Everything [pages, kv_heads, PAGE_TOKENS, width].
+    /// Everything [pages, kv_heads, numbers of a head].
     pub(crate) numbers: &'a [E],
     /// Key and value heads.
     pub(crate) kv_heads: usize,
-    /// Padded width of a head.
-    pub(crate) width: usize,
+    /// Numbers of one head in one page.
+    pub(crate) head: usize,
 }
 
 impl<'a, E> View<'a, E> {
-    /// One head's positions in one page [PAGE_TOKENS, width].
+    /// One head's numbers in one page.
     #[inline(always)]
     pub(crate) fn page(&self, page: PageId, kv_head: usize) -> &'a [E] {
-        let length = PAGE_TOKENS * self.width;
-        &self.numbers[(page as usize * self.kv_heads + kv_head) * length..][..length]
+        &self.numbers[(page as usize * self.kv_heads + kv_head) * self.head..][..self.head]
     }
 }
 
@@ -121,13 +123,13 @@ impl<'a, E> View<'a, E> {
 pub(crate) struct Writer<'a, E> {
     numbers: SharedSlice<'a, E>,
     kv_heads: usize,
-    width: usize,
+    places: Places,
 }
 
 impl<'a, E: Element> Writer<'a, E> {
-    /// A writer over everything [pages, kv_heads, PAGE_TOKENS, width].
-    pub(crate) fn new(numbers: &'a mut [E], kv_heads: usize, width: usize) -> Self {
-        Self { numbers: SharedSlice::new(numbers), kv_heads, width }
+    /// A writer over everything [pages, kv_heads, numbers of a head].
+    pub(crate) fn new(numbers: &'a mut [E], kv_heads: usize, places: Places) -> Self {
+        Self { numbers: SharedSlice::new(numbers), kv_heads, places }
     }
 
     /// Stores one position's heads, `row` [kv_heads, head width].
@@ -136,21 +138,63 @@ impl<'a, E: Element> Writer<'a, E> {
     /// No two workers may store the same position at the same time.
     #[inline(always)]
     pub(crate) unsafe fn store<S: Simd>(&self, s: S, page: PageId, position: usize, row: &[f32]) {
-        let head_width = row.len() / self.kv_heads;
-        for (kv_head, head) in row.chunks_exact(head_width).enumerate() {
-            let at = ((page as usize * self.kv_heads + kv_head) * PAGE_TOKENS + position) * self.width;
-            // SAFETY: the part belongs to this position and head alone, and the caller keeps positions apart.
-            let to = unsafe { self.numbers.part(at..at + self.width) };
-            let (whole, rest) = head.as_chunks::<LANES>();
-            let to = to.as_chunks_mut::<LANES>().0;
-            for (x, to) in whole.iter().zip(to.iter_mut()) {
-                E::store(s, s.load(x), to);
+        let places = &self.places;
+        for (kv_head, head) in row.chunks_exact(places.dim).enumerate() {
+            let base = (page as usize * self.kv_heads + kv_head) * places.head();
+            for (index, x) in head.chunks(LANES).enumerate() {
+                let mut eight = [0.0; LANES];
+                eight[..x.len()].copy_from_slice(x);
+                let mut narrow = [E::default(); LANES];
+                E::store(s, s.load(&eight), &mut narrow);
+                for (dim, narrow) in (index * LANES..).zip(&narrow[..x.len()]) {
+                    let at = base + places.at(position, dim);
+                    // SAFETY: the number belongs to this position and head alone, and the caller keeps positions apart.
+                    let to = unsafe { self.numbers.part(at..at + 1) };
+                    to[0] = *narrow;
+                }
             }
-            if !rest.is_empty() {
-                let mut last = [0.0; LANES];
-                last[..rest.len()].copy_from_slice(rest);
-                E::store(s, s.load(&last), &mut to[whole.len()]);
-            }
+        }
+    }
+}
+
+/// Where a head's numbers are within a page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Places {
+    /// Numbers of a position.
+    pub(crate) dim: usize,
+    /// Whether they lie in tiles, as keys do.
+    tiled: bool,
+}
+
+impl Places {
+    /// Those of keys of `dim` numbers.
+    pub(crate) fn keys(dim: usize) -> Self {
+        Self { dim, tiled: true }
+    }
+
+    /// Those of values of `dim` numbers.
+    pub(crate) fn values(dim: usize) -> Self {
+        Self { dim, tiled: false }
+    }
+
+    /// Numbers of a position, with padding.
+    #[inline(always)]
+    pub(crate) fn width(&self) -> usize {
+        if self.tiled { self.dim } else { self.dim.next_multiple_of(TILE) }
+    }
+
+    /// Numbers of one head in one page.
+    pub(crate) fn head(&self) -> usize {
+        PAGE_TOKENS * self.width()
+    }
+
+    /// The place of one number.
+    #[inline(always)]
+    fn at(&self, position: usize, dim: usize) -> usize {
+        if self.tiled {
+            (position / TILE * self.dim + dim) * TILE + position % TILE
+        } else {
+            position * self.width() + dim
         }
     }
 }
@@ -158,11 +202,11 @@ impl<'a, E: Element> Writer<'a, E> {
 impl Cache {
     /// An empty cache of `pages`.
     pub(crate) fn new(config: &CacheConfig, pages: usize, format: KvFormat) -> Self {
-        let length = |dim: usize| pages * config.kv_heads * PAGE_TOKENS * dim.next_multiple_of(LANES);
+        let numbers = |places: Places| Numbers::new(format, pages * config.kv_heads * places.head());
         Self {
             config: config.clone(),
-            keys: Numbers::new(format, length(config.key_dim)),
-            values: Numbers::new(format, length(config.value_dim)),
+            keys: numbers(Places::keys(config.key_dim)),
+            values: numbers(Places::values(config.value_dim)),
         }
     }
 
@@ -174,51 +218,43 @@ impl Cache {
     /// See [`duan_backend::Compiled::read_kv`].
     pub(crate) fn read(&self, page: PageId, positions: Range<usize>, keys: &mut [f16], values: &mut [f16]) {
         assert!(positions.end <= PAGE_TOKENS, "positions {positions:?} of a page of {PAGE_TOKENS}");
-        for (at, canonical) in places(page, positions.clone(), self.config.kv_heads, self.config.key_dim) {
-            self.keys.read(at, &mut keys[canonical]);
+        for (at, key) in self.places(page, positions.clone(), Places::keys(self.config.key_dim)).zip(keys) {
+            *key = self.keys.read(at);
         }
-        for (at, canonical) in places(page, positions, self.config.kv_heads, self.config.value_dim) {
-            self.values.read(at, &mut values[canonical]);
+        for (at, value) in self.places(page, positions, Places::values(self.config.value_dim)).zip(values) {
+            *value = self.values.read(at);
         }
     }
 
     /// See [`duan_backend::Compiled::write_kv`].
     pub(crate) fn write(&mut self, page: PageId, positions: Range<usize>, keys: &[f16], values: &[f16]) {
         assert!(positions.end <= PAGE_TOKENS, "positions {positions:?} of a page of {PAGE_TOKENS}");
-        for (at, canonical) in places(page, positions.clone(), self.config.kv_heads, self.config.key_dim) {
-            self.keys.write(at, &keys[canonical]);
-        }
-        for (at, canonical) in places(page, positions, self.config.kv_heads, self.config.value_dim) {
-            self.values.write(at, &values[canonical]);
-        }
+        let places = self.places(page, positions.clone(), Places::keys(self.config.key_dim));
+        places.zip(keys).for_each(|(at, key)| self.keys.write(at, *key));
+        let places = self.places(page, positions, Places::values(self.config.value_dim));
+        places.zip(values).for_each(|(at, value)| self.values.write(at, *value));
     }
 
-    /// See [`duan_backend::Compiled::copy_page`].
+    /// Where the numbers of some positions are, in the canonical order [positions, kv_heads, dim].
+    fn places(&self, page: PageId, positions: Range<usize>, places: Places) -> impl Iterator<Item = usize> + use<> {
+        let kv_heads = self.config.kv_heads;
+        positions.flat_map(move |position| {
+            (0..kv_heads).flat_map(move |kv_head| {
+                let base = (page as usize * kv_heads + kv_head) * places.head();
+                (0..places.dim).map(move |dim| base + places.at(position, dim))
+            })
+        })
+    }
+
+    /// See [`duan_backend::Compiled::copy_page`]. Of a tile that is begun, all is copied.
     pub(crate) fn copy_page(&mut self, from: PageId, to: PageId, count: usize) {
-        for (numbers, dim) in [(&mut self.keys, self.config.key_dim), (&mut self.values, self.config.value_dim)] {
-            let width = dim.next_multiple_of(LANES);
+        let count = count.next_multiple_of(TILE);
+        let both = [Places::keys(self.config.key_dim), Places::values(self.config.value_dim)];
+        for (numbers, places) in [&mut self.keys, &mut self.values].into_iter().zip(both) {
             for kv_head in 0..self.config.kv_heads {
-                let start = |page: PageId| (page as usize * self.config.kv_heads + kv_head) * PAGE_TOKENS * width;
-                numbers.copy_within(start(from)..start(from) + count * width, start(to));
+                let start = |page: PageId| (page as usize * self.config.kv_heads + kv_head) * places.head();
+                numbers.copy_within(start(from)..start(from) + count * places.width(), start(to));
             }
         }
     }
-}
-
-/// Each head of each position: where it is in the cache, and where in the canonical [positions, kv_heads, dim].
-fn places(
-    page: PageId,
-    positions: Range<usize>,
-    kv_heads: usize,
-    dim: usize,
-) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-    let width = dim.next_multiple_of(LANES);
-    let first = positions.start;
-    positions.flat_map(move |position| {
-        (0..kv_heads).map(move |kv_head| {
-            let at = ((page as usize * kv_heads + kv_head) * PAGE_TOKENS + position) * width;
-            let canonical = ((position - first) * kv_heads + kv_head) * dim;
-            (at..at + dim, canonical..canonical + dim)
-        })
-    })
 }

@@ -1,23 +1,23 @@
-//! Attention over pages: one pass with a running softmax, up to four queries that share a key and value head at a time.
+//! Attention over pages: one pass with a running softmax, up to eight queries that share a key and value head at a time.
 //!
 //! A query's result is the same to the bit whichever queries are computed beside it: pages are visited in the
-//! order of their positions, sums within a page run over lanes counted from the page's start, and what a query
-//! may not see has a weight of exactly 0.
+//! order of their positions, a score is summed dimension after dimension, the sums of a page's weights run over lanes
+//! counted from the page's start, and what a query may not see has a weight of exactly 0.
 
 use std::ops::Range;
 
 use duan_backend::{PAGE_TOKENS, PageId};
 
-use crate::kv::{Element, View};
-use crate::simd::{LANES, Simd, Task, exp, tanh};
+use crate::kv::{Element, TILE, View};
+use crate::simd::{LANES, Simd, Task, exp, read_ahead, tanh};
 
 /// The most queries of one block.
-pub(crate) const BLOCK_QUERIES: usize = 4;
+pub(crate) const BLOCK_QUERIES: usize = 8;
 
 /// What one worker needs.
 #[derive(Debug)]
 pub(crate) struct Scratch {
-    queries: Vec<f32>,                           // [BLOCK_QUERIES, key width]
+    queries: Vec<f32>,                           // [key width, queries]
     sums: Vec<f32>,                              // [BLOCK_QUERIES, value width]
     scores: [[f32; PAGE_TOKENS]; BLOCK_QUERIES], // [BLOCK_QUERIES, PAGE_TOKENS]
 }
@@ -26,8 +26,8 @@ impl Scratch {
     /// Scratch for heads of at most these widths.
     pub(crate) fn new(key_dim: usize, value_dim: usize) -> Self {
         Self {
-            queries: vec![0.0; BLOCK_QUERIES * key_dim.next_multiple_of(LANES)],
-            sums: vec![0.0; BLOCK_QUERIES * value_dim.next_multiple_of(LANES)],
+            queries: vec![0.0; BLOCK_QUERIES * key_dim],
+            sums: vec![0.0; BLOCK_QUERIES * value_dim.next_multiple_of(TILE)],
             scores: [[0.0; PAGE_TOKENS]; BLOCK_QUERIES],
         }
     }
@@ -35,6 +35,11 @@ impl Scratch {
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         (self.queries.len() + self.sums.len()) * size_of::<f32>() + size_of_val(&self.scores)
+    }
+
+    /// What the block's query number `query` found [value_dim].
+    pub(crate) fn result(&self, query: usize, value_dim: usize) -> &[f32] {
+        &self.sums[query * value_dim.next_multiple_of(TILE)..][..value_dim]
     }
 }
 
@@ -49,16 +54,15 @@ pub(crate) struct Shape {
 }
 
 /// One query: a head of a row.
+#[derive(Clone, Copy)]
 pub(crate) struct Query<'a> {
     /// Its position in the sequence.
     pub(crate) position: usize,
     /// [key_dim]
     pub(crate) query: &'a [f32],
-    /// [value_dim]
-    pub(crate) out: &'a mut [f32],
 }
 
-/// Up to [`BLOCK_QUERIES`] queries of one sequence that read the same key and value head.
+/// Queries of one sequence that read the same key and value head. The results are left in the scratch.
 pub(crate) struct Block<'a, E, const Q: usize> {
     pub(crate) shape: Shape,
     pub(crate) keys: View<'a, E>,
@@ -66,6 +70,8 @@ pub(crate) struct Block<'a, E, const Q: usize> {
     pub(crate) kv_head: usize,
     pub(crate) pages: &'a [PageId],
     pub(crate) queries: [Query<'a>; Q],
+    /// Whether keys and values come from memory, since no other block of the pass reads them.
+    pub(crate) once: bool,
     pub(crate) scratch: &'a mut Scratch,
 }
 
@@ -84,12 +90,12 @@ impl<E: Element, const Q: usize> Task for Block<'_, E, Q> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Self { shape, keys, values, kv_head, pages, queries, scratch } = self;
-        let key_width = keys.width;
-        let value_width = values.width;
-        for (query, padded) in queries.iter().zip(scratch.queries.chunks_exact_mut(key_width)) {
-            padded[..shape.key_dim].copy_from_slice(query.query);
-            padded[shape.key_dim..].fill(0.0);
+        let Self { shape, keys, values, kv_head, pages, queries, once, scratch } = self;
+        let value_width = shape.value_dim.next_multiple_of(TILE);
+        for (q, query) in queries.iter().enumerate() {
+            for (dim, x) in query.query.iter().enumerate() {
+                scratch.queries[dim * Q + q] = *x;
+            }
         }
         scratch.sums[..Q * value_width].fill(0.0);
         let mut running = std::array::from_fn::<_, Q, _>(|q| {
@@ -105,7 +111,8 @@ impl<E: Element, const Q: usize> Task for Block<'_, E, Q> {
             let seen = from.max(base) - base..to.min(base + PAGE_TOKENS) - base;
             let page = pages[index];
             let scores = scratch.scores.first_chunk_mut::<Q>().expect("a block has at most as many queries");
-            page_scores::<S, E, Q>(s, &shape, keys.page(page, kv_head), &scratch.queries, seen.clone(), scores);
+            let keys = PageKeys { keys: keys.page(page, kv_head), key_dim: shape.key_dim, seen: seen.clone(), once };
+            page_scores(s, &shape, &keys, &scratch.queries, scores);
             let mut weighted = [false; Q];
             let mut corrections = [1.0; Q];
             for q in 0..Q {
@@ -122,60 +129,35 @@ impl<E: Element, const Q: usize> Task for Block<'_, E, Q> {
                 corrections[q] = correction.unwrap_or(1.0);
             }
             if weighted.contains(&true) {
-                add_values::<S, E, Q>(
-                    s,
-                    values.page(page, kv_head),
-                    value_width,
-                    seen,
-                    scores,
-                    corrections,
-                    &mut scratch.sums,
-                );
+                let values = values.page(page, kv_head);
+                let page = PageValues { values, width: value_width, seen, weights: scores, corrections, once };
+                page.add(s, &mut scratch.sums);
             }
         }
-        for (q, query) in queries.into_iter().enumerate() {
+        for (running, sums) in running.iter().zip(scratch.sums.chunks_exact_mut(value_width)) {
             // A query that saw nothing gets zeros; NaN in the scores goes on into the result.
-            let factor = if running[q].total == 0.0 { 0.0 } else { 1.0 / running[q].total };
-            let sums = &scratch.sums[q * value_width..][..shape.value_dim];
-            query.out.iter_mut().zip(sums).for_each(|(out, sum)| *out = sum * factor);
+            let factor = if running.total == 0.0 { 0.0 } else { 1.0 / running.total };
+            sums.iter_mut().for_each(|sum| *sum *= factor);
         }
     }
 }
 
-/// Scores of the keys `seen` of a page, scaled and capped.
+/// Scores of a page's keys, scaled and capped.
 #[inline(always)]
 fn page_scores<S: Simd, E: Element, const Q: usize>(
     s: S,
     shape: &Shape,
-    keys: &[E],
+    page: &PageKeys<'_, E>,
     queries: &[f32],
-    seen: Range<usize>,
     scores: &mut [[f32; PAGE_TOKENS]; Q],
 ) {
-    let width = shape.key_dim.next_multiple_of(LANES);
-    let queries: [&[[f32; LANES]]; Q] =
-        std::array::from_fn(|q| &queries[q * width..][..width].as_chunks().0[..width / LANES]);
-    for position in seen.clone() {
-        let key = &keys[position * width..][..width].as_chunks::<LANES>().0[..width / LANES];
-        let mut lanes = [s.splat(0.0); Q];
-        for index in 0..width / LANES {
-            let key = E::load(s, &key[index]);
-            for q in 0..Q {
-                lanes[q] = s.mul_add(s.load(&queries[q][index]), key, lanes[q]);
-            }
-        }
-        if Q == 4 {
-            let sums = s.sum4([lanes[0], lanes[1 % Q], lanes[2 % Q], lanes[3 % Q]]);
-            for q in 0..Q {
-                scores[q][position] = sums[q];
-            }
-        } else {
-            for q in 0..Q {
-                scores[q][position] = s.sum(lanes[q]);
-            }
-        }
+    // Enough sums at a time that none waits for the one before it.
+    if const { Q >= 4 } {
+        page.dots::<S, Q, 2>(s, queries, scores);
+    } else {
+        page.dots::<S, Q, 4>(s, queries, scores);
     }
-    let (scale, vectors) = (s.splat(shape.scale), seen.start / LANES..seen.end.div_ceil(LANES));
+    let (scale, vectors) = (s.splat(shape.scale), page.seen.start / LANES..page.seen.end.div_ceil(LANES));
     for scores in scores {
         for scores in &mut scores.as_chunks_mut::<LANES>().0[vectors.clone()] {
             let scaled = s.mul(s.load(scores), scale);
@@ -184,6 +166,57 @@ fn page_scores<S: Simd, E: Element, const Q: usize>(
                 Some(cap) => s.mul(s.splat(cap), tanh(s, s.mul(scaled, s.splat(1.0 / cap)))),
             };
             s.store(capped, scores);
+        }
+    }
+}
+
+/// A page of keys [tiles, key_dim, 16].
+struct PageKeys<'a, E> {
+    keys: &'a [E],
+    key_dim: usize,
+    seen: Range<usize>,
+    once: bool,
+}
+
+impl<E: Element> PageKeys<'_, E> {
+    /// Products of queries [key_dim, Q] and the keys that are seen, `V` vectors of positions at a time.
+    #[inline(always)]
+    fn dots<S: Simd, const Q: usize, const V: usize>(
+        &self,
+        s: S,
+        queries: &[f32],
+        scores: &mut [[f32; PAGE_TOKENS]; Q],
+    ) {
+        let (step, key_dim) = (V * S::ROWS, self.key_dim);
+        let queries = &queries.as_chunks::<Q>().0[..key_dim];
+        for first in (self.seen.start / step * step..self.seen.end).step_by(step) {
+            let mut tiles: [&[E]; V] = [&[]; V];
+            for v in 0..V {
+                let position = first + v * S::ROWS;
+                tiles[v] = &self.keys[position / TILE * key_dim * TILE + position % TILE..];
+            }
+            let mut sums = [[s.all(0.0); Q]; V];
+            for (dim, queries) in queries.iter().enumerate() {
+                let mut key = [s.all(0.0); V];
+                for v in 0..V {
+                    key[v] = E::floats(s, &tiles[v][dim * TILE..]);
+                    if self.once {
+                        // The same dimension of the positions that come next.
+                        s.prefetch(tiles[v], (dim * TILE + step * key_dim) * size_of::<E>());
+                    }
+                }
+                for q in 0..Q {
+                    let query = s.all(queries[q]);
+                    for v in 0..V {
+                        sums[v][q] = s.times_plus(key[v], query, sums[v][q]);
+                    }
+                }
+            }
+            for v in 0..V {
+                for q in 0..Q {
+                    s.put(sums[v][q], &mut scores[q][first + v * S::ROWS..]);
+                }
+            }
         }
     }
 }
@@ -219,62 +252,66 @@ fn softmax_step<S: Simd>(s: S, scores: &mut [f32; PAGE_TOKENS], seen: &Range<usi
     correction[0]
 }
 
-/// `sums = sums * correction + weights * values`.
-#[inline(always)]
-fn add_values<S: Simd, E: Element, const Q: usize>(
-    s: S,
-    values: &[E],
+/// A page of values [PAGE_TOKENS, width], and what its positions weigh for each query.
+struct PageValues<'a, E, const Q: usize> {
+    values: &'a [E],
     width: usize,
     seen: Range<usize>,
-    weights: &[[f32; PAGE_TOKENS]; Q],
+    weights: &'a [[f32; PAGE_TOKENS]; Q],
     corrections: [f32; Q],
-    sums: &mut [f32],
-) {
-    let mut column = 0;
-    while column < width {
-        if width - column >= 2 * LANES {
-            add_columns::<S, E, Q, 2>(s, values, width, column, seen.clone(), weights, corrections, sums);
-            column += 2 * LANES;
-        } else {
-            add_columns::<S, E, Q, 1>(s, values, width, column, seen.clone(), weights, corrections, sums);
-            column += LANES;
-        }
-    }
+    once: bool,
 }
 
-/// `C` vectors of columns of [`add_values`].
-#[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "one loop nest, cut in two by the number of columns")]
-fn add_columns<S: Simd, E: Element, const Q: usize, const C: usize>(
-    s: S,
-    values: &[E],
-    width: usize,
-    column: usize,
-    seen: Range<usize>,
-    weights: &[[f32; PAGE_TOKENS]; Q],
-    corrections: [f32; Q],
-    sums: &mut [f32],
-) {
-    let mut lanes = [[s.splat(0.0); C]; Q];
-    for q in 0..Q {
-        let from = sums[q * width + column..][..C * LANES].as_chunks::<LANES>().0;
-        for c in 0..C {
-            lanes[q][c] = s.mul(s.load(&from[c]), s.splat(corrections[q]));
+impl<E: Element, const Q: usize> PageValues<'_, E, Q> {
+    /// `sums = sums * correction + weights * values`, `sums` [Q, width].
+    #[inline(always)]
+    fn add<S: Simd>(&self, s: S, sums: &mut [f32]) {
+        let mut column = 0;
+        // As many columns at a time as the registers hold sums of.
+        while const { Q <= 4 } && column + 4 * S::ROWS <= self.width {
+            self.add_columns::<S, 4>(s, column, sums);
+            column += 4 * S::ROWS;
+        }
+        while column + 2 * S::ROWS <= self.width {
+            self.add_columns::<S, 2>(s, column, sums);
+            column += 2 * S::ROWS;
+        }
+        while column < self.width {
+            self.add_columns::<S, 1>(s, column, sums);
+            column += S::ROWS;
         }
     }
-    for position in seen {
-        let value = values[position * width + column..][..C * LANES].as_chunks::<LANES>().0;
-        for c in 0..C {
-            let value = E::load(s, &value[c]);
-            for q in 0..Q {
-                lanes[q][c] = s.mul_add(s.splat(weights[q][position]), value, lanes[q][c]);
+
+    /// `C` vectors of columns of [`PageValues::add`].
+    #[inline(always)]
+    fn add_columns<S: Simd, const C: usize>(&self, s: S, column: usize, sums: &mut [f32]) {
+        let mut lanes = [[s.all(0.0); C]; Q];
+        for q in 0..Q {
+            for c in 0..C {
+                let from = &sums[q * self.width + column + c * S::ROWS..];
+                lanes[q][c] = s.times(s.get(from), s.all(self.corrections[q]));
             }
         }
-    }
-    for q in 0..Q {
-        let to = sums[q * width + column..][..C * LANES].as_chunks_mut::<LANES>().0;
-        for c in 0..C {
-            s.store(lanes[q][c], &mut to[c]);
+        for position in self.seen.clone() {
+            let row = &self.values[position * self.width + column..];
+            if self.once {
+                read_ahead(s, row, 0, C * S::ROWS * size_of::<E>());
+            }
+            let mut value = [s.all(0.0); C];
+            for c in 0..C {
+                value[c] = E::floats(s, &row[c * S::ROWS..]);
+            }
+            for q in 0..Q {
+                let weight = s.all(self.weights[q][position]);
+                for c in 0..C {
+                    lanes[q][c] = s.times_plus(weight, value[c], lanes[q][c]);
+                }
+            }
+        }
+        for q in 0..Q {
+            for c in 0..C {
+                s.put(lanes[q][c], &mut sums[q * self.width + column + c * S::ROWS..]);
+            }
         }
     }
 }

@@ -45,13 +45,13 @@ macro_rules! instruction_set {
             }
 
             #[inline(always)]
-            fn prefetch(self, bytes: &[u8], offset: usize) {
+            fn prefetch<T>(self, from: &[T], offset: usize) {
                 // A prefetch is a hint that cannot fault, whatever the address.
-                intrinsic!(_mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast()))
+                intrinsic!(_mm_prefetch::<_MM_HINT_T0>(from.as_ptr().cast::<u8>().wrapping_add(offset).cast()))
             }
             #[inline(always)]
-            fn prefetch_far(self, bytes: &[u8], offset: usize) {
-                intrinsic!(_mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(offset).cast()))
+            fn prefetch_far<T>(self, from: &[T], offset: usize) {
+                intrinsic!(_mm_prefetch::<_MM_HINT_T1>(from.as_ptr().cast::<u8>().wrapping_add(offset).cast()))
             }
             #[inline(always)]
             fn splat(self, x: f32) -> __m256 {
@@ -121,26 +121,12 @@ macro_rules! instruction_set {
                 })
             }
             #[inline(always)]
-            fn sum4(self, a: [__m256; 4]) -> [f32; 4] {
-                intrinsic!({
-                    let four = a.map(|a| _mm_add_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a)));
-                    let two = [_mm_hadd_ps(four[0], four[1]), _mm_hadd_ps(four[2], four[3])];
-                    let mut sums = [0.0; 4];
-                    _mm_storeu_ps(sums.as_mut_ptr(), _mm_hadd_ps(two[0], two[1]));
-                    sums
-                })
-            }
-            #[inline(always)]
             fn largest(self, a: __m256) -> f32 {
                 intrinsic!({
                     let four = _mm_max_ps(_mm256_castps256_ps128(a), _mm256_extractf128_ps::<1>(a));
                     let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
                     _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
                 })
-            }
-            #[inline(always)]
-            fn load_f16(self, from: &[f16; LANES]) -> __m256 {
-                intrinsic!(_mm256_cvtph_ps(_mm_loadu_si128(from.as_ptr().cast())))
             }
             #[inline(always)]
             fn store_f16(self, x: __m256, to: &mut [f16; LANES]) {

@@ -43,10 +43,10 @@ pub(crate) trait Simd: RowSimd {
     /// Runs `task` compiled for this instruction set.
     fn vectorize<T: Task>(self, task: T) -> T::Output;
 
-    /// Asks the nearest cache for the line `offset` bytes after the start of `bytes`, which may lie beyond them.
-    fn prefetch(self, bytes: &[u8], offset: usize);
+    /// Asks the nearest cache for the line `offset` bytes after the start of `from`, which may lie beyond it.
+    fn prefetch<T>(self, from: &[T], offset: usize);
     /// Asks the second cache for it.
-    fn prefetch_far(self, bytes: &[u8], offset: usize);
+    fn prefetch_far<T>(self, from: &[T], offset: usize);
 
     fn splat(self, x: f32) -> Self::F;
     fn load(self, from: &[f32; LANES]) -> Self::F;
@@ -70,12 +70,8 @@ pub(crate) trait Simd: RowSimd {
     fn zero_below(self, x: Self::F, limit: Self::F, value: Self::F) -> Self::F;
     /// The sum of all lanes, in the one order that all implementations share.
     fn sum(self, a: Self::F) -> f32;
-    /// The sums of four vectors, each as [`Simd::sum`].
-    fn sum4(self, a: [Self::F; 4]) -> [f32; 4];
     /// The largest lane.
     fn largest(self, a: Self::F) -> f32;
-    /// Widens half floats.
-    fn load_f16(self, from: &[half::f16; LANES]) -> Self::F;
     /// Narrows to half floats; what is beyond them becomes the largest half float of its sign.
     fn store_f16(self, x: Self::F, to: &mut [half::f16; LANES]);
 
@@ -93,10 +89,10 @@ const CACHE_LINE_BYTES: usize = 64;
 
 /// Asks the caches for what comes after the `length` bytes from `offset` that a kernel reads now.
 #[inline(always)]
-pub(crate) fn read_ahead<S: Simd>(s: S, bytes: &[u8], offset: usize, length: usize) {
+pub(crate) fn read_ahead<S: Simd, T>(s: S, from: &[T], offset: usize, length: usize) {
     for line in (0..length).step_by(CACHE_LINE_BYTES) {
-        s.prefetch_far(bytes, offset + FAR_BYTES + line);
-        s.prefetch(bytes, offset + NEAR_BYTES + line);
+        s.prefetch_far(from, offset + FAR_BYTES + line);
+        s.prefetch(from, offset + NEAR_BYTES + line);
     }
 }
 

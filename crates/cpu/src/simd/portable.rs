@@ -27,9 +27,9 @@ impl Simd for Portable {
     }
 
     #[inline(always)]
-    fn prefetch(self, _: &[u8], _: usize) {}
+    fn prefetch<T>(self, _: &[T], _: usize) {}
     #[inline(always)]
-    fn prefetch_far(self, _: &[u8], _: usize) {}
+    fn prefetch_far<T>(self, _: &[T], _: usize) {}
     #[inline(always)]
     fn splat(self, x: f32) -> Self::F {
         [x; LANES]
@@ -92,16 +92,8 @@ impl Simd for Portable {
         (p + q) + (r + s)
     }
     #[inline(always)]
-    fn sum4(self, a: [Self::F; 4]) -> [f32; 4] {
-        a.map(|a| self.sum(a))
-    }
-    #[inline(always)]
     fn largest(self, a: Self::F) -> f32 {
         a.iter().copied().fold(f32::NEG_INFINITY, |a, b| if a > b { a } else { b })
-    }
-    #[inline(always)]
-    fn load_f16(self, from: &[f16; LANES]) -> Self::F {
-        each(*from, f16::to_f32)
     }
     #[inline(always)]
     fn store_f16(self, x: Self::F, to: &mut [f16; LANES]) {
@@ -218,6 +210,10 @@ impl RowSimd for Portable {
     #[inline(always)]
     fn floats_of_f16(self, from: &[u8]) -> Self::Floats {
         std::array::from_fn(|row| f16::from_le_bytes([from[2 * row], from[2 * row + 1]]).to_f32())
+    }
+    #[inline(always)]
+    fn floats_of_halves(self, from: &[f16]) -> Self::Floats {
+        std::array::from_fn(|row| from[row].to_f32())
     }
     #[inline(always)]
     fn get(self, from: &[f32]) -> Self::Floats {

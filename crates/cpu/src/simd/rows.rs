@@ -3,7 +3,7 @@
 //! A panel holds sixteen rows side by side (see [`crate::panels`]), so a vector register takes four consecutive columns of
 //! as many rows as it has 32-bit lanes: [`RowSimd::ROWS`], which divides [`PANEL_ROWS`]. An activation is the same for all
 //! of them and is broadcast. Nothing is summed across lanes, so every row gets the same additions in the same order on
-//! every instruction set.
+//! every instruction set. Attention uses the same vectors with a position or a dimension for each lane.
 
 /// Rows of a panel.
 pub(crate) const PANEL_ROWS: usize = 16;
@@ -81,6 +81,8 @@ pub(crate) trait RowSimd: Copy + Send + Sync + 'static {
     fn floats_of_bits<const SHIFT: u32>(self, a: Self::Words) -> Self::Floats;
     /// One half float for each row.
     fn floats_of_f16(self, from: &[u8]) -> Self::Floats;
+    /// The same from numbers instead of bytes.
+    fn floats_of_halves(self, from: &[half::f16]) -> Self::Floats;
     /// One float for each row.
     fn get(self, from: &[f32]) -> Self::Floats;
     /// The same number for each row.

@@ -2,6 +2,8 @@
 
 use std::arch::x86_64::*;
 
+use half::f16;
+
 use super::avx2::{Avx2, Avx512Vnni, AvxVnni, intrinsic};
 use super::rows::{CodeKind, RowSimd};
 
@@ -221,6 +223,10 @@ macro_rules! rows_of_256_bits {
                 intrinsic!(_mm256_cvtph_ps(_mm_loadu_si128(at(from, 16).cast())))
             }
             #[inline(always)]
+            fn floats_of_halves(self, from: &[f16]) -> __m256 {
+                intrinsic!(_mm256_cvtph_ps(_mm_loadu_si128(from[..8].as_ptr().cast())))
+            }
+            #[inline(always)]
             fn get(self, from: &[f32]) -> __m256 {
                 intrinsic!(_mm256_loadu_ps(from[..8].as_ptr()))
             }
@@ -345,6 +351,10 @@ impl RowSimd for Avx512Vnni {
     #[inline(always)]
     fn floats_of_f16(self, from: &[u8]) -> __m512 {
         intrinsic!(_mm512_cvtph_ps(_mm256_loadu_si256(at(from, 32).cast())))
+    }
+    #[inline(always)]
+    fn floats_of_halves(self, from: &[f16]) -> __m512 {
+        intrinsic!(_mm512_cvtph_ps(_mm256_loadu_si256(from[..16].as_ptr().cast())))
     }
     #[inline(always)]
     fn get(self, from: &[f32]) -> __m512 {
