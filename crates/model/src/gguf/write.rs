@@ -4,7 +4,9 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::io;
+use std::fmt;
+use std::io::{self, Write};
+use std::sync::Arc;
 
 use super::file::{ALIGNMENT_KEY, check_alignment};
 use super::metadata::Metadata;
@@ -39,7 +41,35 @@ struct Tensor<'a> {
     name: String,
     dims: Vec<u64>,
     type_id: u32,
-    bytes: Cow<'a, [u8]>,
+    data: Data<'a>,
+}
+
+/// What writes the bytes of a tensor, piece by piece, as often as the file is written.
+type WriteTensor<'a> = dyn Fn(&mut dyn Write) -> io::Result<()> + Send + Sync + 'a;
+
+/// Where the bytes of a tensor come from.
+#[derive(Clone)]
+enum Data<'a> {
+    /// They are there.
+    Bytes(Cow<'a, [u8]>),
+    /// They are made when they are written: so many bytes.
+    Streamed(u64, Arc<WriteTensor<'a>>),
+}
+
+impl Data<'_> {
+    fn len(&self) -> u64 {
+        match self {
+            Data::Bytes(bytes) => bytes.len() as u64,
+            Data::Streamed(len, _) => *len,
+        }
+    }
+}
+
+impl fmt::Debug for Data<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if matches!(self, Data::Bytes(_)) { "bytes" } else { "bytes to come" };
+        write!(f, "{} {kind}", self.len())
+    }
 }
 
 impl<'a> GgufWriter<'a> {
@@ -93,41 +123,86 @@ impl<'a> GgufWriter<'a> {
         bytes: impl Into<Cow<'a, [u8]>>,
     ) -> Result<&mut Self> {
         let bytes = bytes.into();
-        if !(1..=4).contains(&dims.len()) || dims.contains(&0) {
-            return Err(Error::tensor(&self.label, name, "1 to 4 dims that are not 0", format!("{dims:?}")));
-        }
-        if let Some(size) = size_in_bytes(&self.label, name, dims, type_id)?
+        if let Some(size) = self.size_of(name, dims, type_id)?
             && size != bytes.len() as u64
         {
             let expected = format!("{size} bytes for dims {dims:?}");
             return Err(Error::tensor(&self.label, name, expected, format!("{} bytes", bytes.len())));
         }
+        self.push(name, dims, type_id, Data::Bytes(bytes))
+    }
+
+    /// Adds a tensor whose data is made when the file is written: `write` gets a place to write it to, in pieces of any size,
+    /// so that a file can be larger than the memory. [`GgufWriter::write`] holds it to the length of the shape.
+    ///
+    /// # Errors
+    /// As [`GgufWriter::tensor`], and for a type whose size is not known.
+    pub fn tensor_with(
+        &mut self,
+        name: &str,
+        dims: &[u64],
+        type_id: u32,
+        write: impl Fn(&mut dyn Write) -> io::Result<()> + Send + Sync + 'a,
+    ) -> Result<&mut Self> {
+        let size = self.size_of(name, dims, type_id)?.ok_or_else(|| {
+            Error::tensor(&self.label, name, "a type whose size is known", format!("type id {type_id}"))
+        })?;
+        self.push(name, dims, type_id, Data::Streamed(size, Arc::new(write)))
+    }
+
+    /// Bytes that a tensor of this shape has, where the type is known.
+    fn size_of(&self, name: &str, dims: &[u64], type_id: u32) -> Result<Option<u64>> {
+        if !(1..=4).contains(&dims.len()) || dims.contains(&0) {
+            return Err(Error::tensor(&self.label, name, "1 to 4 dims that are not 0", format!("{dims:?}")));
+        }
+        size_in_bytes(&self.label, name, dims, type_id)
+    }
+
+    fn push(&mut self, name: &str, dims: &[u64], type_id: u32, data: Data<'a>) -> Result<&mut Self> {
         if !self.names.insert(name.to_owned()) {
             return Err(Error::tensor(&self.label, name, "each tensor once", "a duplicate name"));
         }
-        self.tensors.push(Tensor { name: name.to_owned(), dims: dims.to_vec(), type_id, bytes });
+        self.tensors.push(Tensor { name: name.to_owned(), dims: dims.to_vec(), type_id, data });
         Ok(self)
+    }
+
+    /// The length that the file will have, in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        let padded = |bytes: u64| bytes.next_multiple_of(u64::from(self.alignment));
+        self.tensors
+            .iter()
+            .map(|tensor| padded(tensor.data.len()))
+            .fold(padded(self.header().len() as u64), u64::saturating_add)
     }
 
     /// Writes the file and returns its length in bytes. Each tensor, the last one too, is padded with zeros to
     /// the alignment.
     ///
     /// # Errors
-    /// Those of `out`.
-    pub fn write(&self, out: &mut impl io::Write) -> io::Result<u64> {
+    /// Those of `out` and of what makes the tensors; [`io::ErrorKind::InvalidData`] where that writes more or less than
+    /// the shape has.
+    pub fn write(&self, out: &mut impl Write) -> io::Result<u64> {
         let header = self.header();
-        let mut written = write_padded(out, &header, self.alignment)?;
+        out.write_all(&header)?;
+        let mut written = pad(out, header.len() as u64, self.alignment)?;
         for tensor in &self.tensors {
-            written += write_padded(out, &tensor.bytes, self.alignment)?;
+            match &tensor.data {
+                Data::Bytes(bytes) => out.write_all(bytes)?,
+                Data::Streamed(len, write) => {
+                    let mut part = Part { out, name: &tensor.name, len: *len, left: *len };
+                    write(&mut part)?;
+                    part.finish()?;
+                }
+            }
+            written += pad(out, tensor.data.len(), self.alignment)?;
         }
         Ok(written)
     }
 
-    /// The file as bytes.
+    /// The file as bytes. Panics where what makes a tensor of [`GgufWriter::tensor_with`] fails.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // Writing to a vector does not fail.
-        let _ = self.write(&mut bytes);
+        self.write(&mut bytes).expect("writing to a vector does not fail, and tensors are as long as was said");
         bytes
     }
 
@@ -151,22 +226,56 @@ impl<'a> GgufWriter<'a> {
             }
             out.extend_from_slice(&tensor.type_id.to_le_bytes());
             out.extend_from_slice(&offset.to_le_bytes());
-            offset += (tensor.bytes.len() as u64).next_multiple_of(u64::from(self.alignment));
+            offset += tensor.data.len().next_multiple_of(u64::from(self.alignment));
         }
         out
     }
 }
 
-fn write_padded(out: &mut impl io::Write, bytes: &[u8], alignment: u32) -> io::Result<u64> {
-    let padded = (bytes.len() as u64).next_multiple_of(u64::from(alignment));
-    out.write_all(bytes)?;
-    let mut left = (padded - bytes.len() as u64) as usize;
+/// Writes zeros behind `bytes` bytes up to the alignment, and returns how many bytes there are then.
+fn pad(out: &mut impl Write, bytes: u64, alignment: u32) -> io::Result<u64> {
+    let padded = bytes.next_multiple_of(u64::from(alignment));
+    let mut left = (padded - bytes) as usize;
     while left > 0 {
         let part = left.min(4096);
         out.write_all(&[0; 4096][..part])?;
         left -= part;
     }
     Ok(padded)
+}
+
+/// The place of one tensor in the file: takes no byte more than the tensor has.
+struct Part<'p, W> {
+    out: &'p mut W,
+    name: &'p str,
+    len: u64,
+    left: u64,
+}
+
+impl<W: Write> Part<'_, W> {
+    fn wrong_length(&self, found: &str) -> io::Error {
+        let message = format!("tensor `{}`: expected {} bytes, found {found}", self.name, self.len);
+        io::Error::new(io::ErrorKind::InvalidData, message)
+    }
+
+    fn finish(self) -> io::Result<()> {
+        if self.left == 0 { Ok(()) } else { Err(self.wrong_length(&(self.len - self.left).to_string())) }
+    }
+}
+
+impl<W: Write> Write for Part<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.len() as u64 > self.left {
+            return Err(self.wrong_length("more"));
+        }
+        let written = self.out.write(bytes)?;
+        self.left -= written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
 }
 
 fn put_string(out: &mut Vec<u8>, string: &str) {
@@ -232,5 +341,57 @@ fn put_array(out: &mut Vec<u8>, array: &Array) {
         Array::U64(items) => put(out, 10, items.iter().map(|x| x.to_le_bytes())),
         Array::I64(items) => put(out, 11, items.iter().map(|x| x.to_le_bytes())),
         Array::F64(items) => put(out, 12, items.iter().map(|x| x.to_le_bytes())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gguf::GgufFile;
+
+    const F32: u32 = 0;
+
+    #[test]
+    fn a_streamed_tensor_is_the_same_file() {
+        let data: Vec<u8> = (0..40u8).collect();
+        let mut whole = GgufWriter::new("whole");
+        whole.key("general.architecture", "llama").unwrap();
+        let mut streamed = whole.clone();
+        whole.tensor("a", &[5], F32, &data[..20]).unwrap().tensor("b", &[10], F32, &data[..]).unwrap();
+        let pieces = |length: usize, step: usize| {
+            let data = data.clone();
+            move |out: &mut dyn Write| data[..length].chunks(step).try_for_each(|piece| out.write_all(piece))
+        };
+        streamed
+            .tensor_with("a", &[5], F32, pieces(20, 7))
+            .unwrap()
+            .tensor_with("b", &[10], F32, pieces(40, 1))
+            .unwrap();
+        assert_eq!(streamed.to_bytes(), whole.to_bytes());
+        assert_eq!(streamed.file_bytes(), whole.to_bytes().len() as u64);
+        let file = GgufFile::from_bytes(streamed.to_bytes(), "streamed").unwrap();
+        assert_eq!(&*file.tensor_data(&file.tensors()[1]).unwrap(), &data[..]);
+    }
+
+    #[test]
+    fn a_streamed_tensor_is_held_to_its_length() {
+        for (bytes, found) in [(19usize, "found 19"), (21, "found more"), (0, "found 0")] {
+            let mut writer = GgufWriter::new("wrong");
+            writer.tensor_with("a", &[5], F32, move |out| out.write_all(&vec![0; bytes])).unwrap();
+            let error = writer.write(&mut Vec::new()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            let text = error.to_string();
+            assert!(text.contains("`a`: expected 20 bytes") && text.contains(found), "{text}");
+        }
+        let mut writer = GgufWriter::new("unknown");
+        assert!(writer.tensor_with("a", &[5], 999, |_| Ok(())).unwrap_err().to_string().contains("999"));
+        assert!(writer.tensor_with("a", &[], F32, |_| Ok(())).is_err());
+    }
+
+    #[test]
+    fn errors_of_a_source_come_through() {
+        let mut writer = GgufWriter::new("failing");
+        writer.tensor_with("a", &[5], F32, |_| Err(io::ErrorKind::StorageFull.into())).unwrap();
+        assert_eq!(writer.write(&mut Vec::new()).unwrap_err().kind(), io::ErrorKind::StorageFull);
     }
 }
