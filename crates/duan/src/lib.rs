@@ -12,7 +12,8 @@
 //! * [`Engine::chat`] answers in a conversation of several turns, [`Engine::chat_with`] streams and can be stopped;
 //! * [`Engine::complete`] continues a text without a template, [`Engine::logits`] gives what evaluation needs;
 //! * [`Engine::inspect`] and [`Engine::plan_model`] say what a file is, needs and would run on, without loading it;
-//! * [`FileFacts`] are all that can be said of a file, also of one that cannot run here.
+//! * [`FileFacts`] are all that can be said of a file, also of one that cannot run here;
+//! * [`synth`] writes models of random weights with the shapes of public ones, to be timed.
 //!
 //! A model is a path here. Names are resolved by [`hub`], whose result has a path. What happens on the way is told as
 //! [`Event`]s; nothing here prints. Answers can be stopped from a signal handler or another thread through
@@ -38,6 +39,7 @@ pub use duan_engine::{
 };
 pub use duan_hub as hub;
 pub use duan_hub::Hub;
+pub use duan_measure::synth;
 pub use duan_model as model;
 pub use duan_model::graph::OpKind;
 pub use duan_model::template::Message;

@@ -25,8 +25,9 @@ const MAP: &[Row] = &[
     Row { name: "cpu", level: 3, may_use: &["backend", "model", "quant"] },
     Row { name: "engine", level: 4, may_use: &["backend", "model", "quant"] },
     Row { name: "hub", level: 4, may_use: &[] },
-    Row { name: "duan", level: 5, may_use: &["backend", "cpu", "engine", "hub", "model", "quant"] },
-    Row { name: "cli", level: 6, may_use: &["duan"] },
+    Row { name: "measure", level: 5, may_use: &["backend", "engine", "model", "quant"] },
+    Row { name: "duan", level: 6, may_use: &["backend", "cpu", "engine", "hub", "measure", "model", "quant"] },
+    Row { name: "cli", level: 7, may_use: &["duan"] },
 ];
 
 /// Libraries that belong to some crates only, because what they do is what the other crates must never know.

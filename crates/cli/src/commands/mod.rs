@@ -8,6 +8,7 @@ mod inspect;
 mod list;
 mod plan;
 mod remove;
+mod synth;
 mod tokenize;
 
 use std::process::ExitCode;
@@ -28,6 +29,7 @@ pub(crate) enum Command {
     Inspect(inspect::Args),
     Devices(devices::Args),
     Plan(plan::Args),
+    Synth(synth::Args),
 }
 
 /// Runs one command.
@@ -45,5 +47,6 @@ pub(crate) fn run(command: Command, common: &Common) -> anyhow::Result<ExitCode>
         Command::Inspect(args) => inspect::run(args, common),
         Command::Devices(args) => devices::run(args, common),
         Command::Plan(args) => plan::run(args, common),
+        Command::Synth(args) => synth::run(args, common),
     }
 }

@@ -4,6 +4,7 @@ pub(crate) mod progress;
 pub(crate) mod style;
 pub(crate) mod table;
 pub(crate) mod units;
+pub(crate) mod work;
 mod wrap;
 
 use std::io::{self, IsTerminal, Write};

@@ -1,0 +1,17 @@
+//! Measurements as data: benchmarks, and synthetic models to run them on.
+//!
+//! * [`bench`] runs a loaded model through tests of prefill and decode in llama-bench's meaning, and sets the rates beside
+//!   the ceiling that the memory's bandwidth puts over decode;
+//! * [`synth`] writes a GGUF file of random weights with the true shapes of a public model, so that a model can be timed
+//!   without a download;
+//! * [`machine`] reads what else the machine is doing.
+//!
+//! Results are structs: faces make tables, JSON and pages of them. Progress is told to a function of the caller.
+//!
+//! This crate must never know HTTP or terminals, a vendor or an instruction set: it sees devices as the engine does, and
+//! what a machine's memory can do is measured elsewhere and handed in as [`bench::Bandwidth`]. Start reading at
+//! `bench/mod.rs`, then `bench/cost.rs` (what one token reads) and `synth/mod.rs`.
+
+pub mod bench;
+pub mod machine;
+pub mod synth;

@@ -1,0 +1,153 @@
+//! A file that appears whole or not at all: written beside its place, then renamed.
+
+use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+
+/// Gathers the small tensors; large pieces go through as they are.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// Writes `path` by `write`, which gets a place to write to. `needed_bytes` must be free on the disk. `on_progress` is told
+/// how many bytes are written; a break ends it, and gives false. Nothing is left behind then, nor after an error.
+///
+/// # Errors
+/// See [`Error`]. Without `force`, a file that is there is an error.
+pub(super) fn write_whole(
+    path: &Path,
+    needed_bytes: u64,
+    force: bool,
+    on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> Result<bool, Error> {
+    let folder = check_place(path, force)?;
+    if let Some(free_bytes) = free_bytes(&folder).filter(|&free| free < needed_bytes) {
+        return Err(Error::NoRoom { folder, needed_bytes, free_bytes });
+    }
+    let failed = |error: io::Error| Error::io(path, error);
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".duan-").suffix(".part");
+    // Who may read the folder's other files may read this one: the system's mask for new files decides.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let file = builder.tempfile_in(&folder).map_err(failed)?;
+    let mut counted = Counted { out: file.as_file(), written: 0, on_progress, is_cancelled: false };
+    let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, &mut counted);
+    let result = write(&mut buffered).and_then(|()| buffered.flush());
+    // What is left in the buffer after an error is of no use, and dropping the buffer would write it.
+    let _ = buffered.into_parts();
+    if counted.is_cancelled {
+        return Ok(false);
+    }
+    result.and_then(|()| file.as_file().sync_all()).map_err(failed)?;
+    let named = if force { file.persist(path) } else { file.persist_noclobber(path) };
+    named.map_err(|error| match error.error.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_owned() },
+        _ => failed(error.error),
+    })?;
+    Ok(true)
+}
+
+/// The folder that the file will lie in.
+fn check_place(path: &Path, force: bool) -> Result<PathBuf, Error> {
+    if path.file_name().is_none() || path.is_dir() {
+        return Err(Error::NotAFile { path: path.to_owned() });
+    }
+    if !force && path.symlink_metadata().is_ok() {
+        return Err(Error::Exists { path: path.to_owned() });
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(folder.to_owned())
+}
+
+/// Bytes free for this user; none where the system does not say.
+#[cfg(unix)]
+fn free_bytes(folder: &Path) -> Option<u64> {
+    let facts = rustix::fs::statvfs(folder).ok()?;
+    // Some network file systems report no blocks at all, which means unknown, not full.
+    (facts.f_blocks > 0).then(|| facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
+/// Counts what goes by, and refuses the rest once it is cancelled.
+struct Counted<'a, W> {
+    out: W,
+    written: u64,
+    on_progress: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
+    is_cancelled: bool,
+}
+
+impl<W: Write> Write for Counted<'_, W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.out.write(bytes)?;
+        self.written += written as u64;
+        if (self.on_progress)(self.written).is_break() {
+            self.is_cancelled = true;
+            return Err(io::Error::other("cancelled"));
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect()
+    }
+
+    fn write(path: &Path, force: bool, bytes: &[u8]) -> Result<bool, Error> {
+        write_whole(path, 1, force, &mut |_| ControlFlow::Continue(()), |out| out.write_all(bytes))
+    }
+
+    #[test]
+    fn a_file_appears_whole_and_is_replaced_on_demand_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.gguf");
+        assert!(write(&path, false, b"one").unwrap());
+        assert!(matches!(write(&path, false, b"two"), Err(Error::Exists { .. })));
+        assert_eq!(fs::read(&path).unwrap(), b"one");
+        assert!(write(&path, true, b"three").unwrap());
+        assert_eq!(fs::read(&path).unwrap(), b"three");
+        assert_eq!(names(folder.path()), ["a.gguf"]);
+        assert!(matches!(write(folder.path(), true, b""), Err(Error::NotAFile { .. })));
+        assert!(matches!(write(&folder.path().join("no/a.gguf"), true, b""), Err(Error::Io { .. })));
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.gguf");
+        let mut go_on = |_| ControlFlow::Continue(());
+        let error = write_whole(&path, 1, false, &mut go_on, |out| {
+            out.write_all(b"half")?;
+            Err(io::ErrorKind::StorageFull.into())
+        });
+        assert!(error.unwrap_err().to_string().ends_with("free some space, or name a folder on another disk"));
+        let full = write_whole(&path, u64::MAX, false, &mut go_on, |_| Ok(())).unwrap_err();
+        assert!(full.to_string().contains("18446744073709551615 bytes are needed"), "{full}");
+        let mut seen = Vec::new();
+        let mut stop_at_two = |written| {
+            seen.push(written);
+            if written > BUFFER_BYTES as u64 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let piece = vec![1; BUFFER_BYTES];
+        let done = write_whole(&path, 1, false, &mut stop_at_two, |out| (0..9).try_for_each(|_| out.write_all(&piece)));
+        assert!(!done.unwrap());
+        assert_eq!(seen, [BUFFER_BYTES as u64, 2 * BUFFER_BYTES as u64]);
+        assert_eq!(names(folder.path()), [""; 0]);
+    }
+}
