@@ -13,6 +13,7 @@
 #![allow(unsafe_code, reason = "design: intrinsics and memory shared between workers, each block with its reason")]
 
 mod activations;
+mod bandwidth;
 mod compiled;
 mod error;
 mod isa;
@@ -33,6 +34,7 @@ use duan_backend::{Backend, CompileJob, Compiled, Refusal, Result};
 use duan_model::Model;
 use duan_model::graph::OpKind;
 
+pub use crate::bandwidth::{Pages, ReadBandwidth, Skipped};
 use crate::compiled::{CpuModel, Threads};
 use crate::error::{NAME, error};
 use crate::isa::Isa;
@@ -109,6 +111,14 @@ impl Cpu {
     /// Processors that this process may run on.
     pub fn allowed_processors(&self) -> usize {
         self.topology.allowed.len()
+    }
+
+    /// Measures how fast `threads` threads together read memory; takes about a second.
+    ///
+    /// # Errors
+    /// [`Skipped`] where the memory is too short for it, or the system gives no threads.
+    pub fn read_bandwidth(threads: usize, pages: Pages<'_>) -> std::result::Result<ReadBandwidth, Skipped> {
+        bandwidth::read_bandwidth(threads, pages, memory::available_bytes(Path::new("/")))
     }
 
     /// The instruction set that kernels use.

@@ -58,6 +58,9 @@ fn check_place(path: &Path, force: bool) -> Result<PathBuf, Error> {
         return Err(Error::Exists { path: path.to_owned() });
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(Error::io(path, io::ErrorKind::NotFound.into()));
+    }
     Ok(folder.to_owned())
 }
 

@@ -1,0 +1,300 @@
+//! How fast the memory can be read: the ceiling over decode, whose every token reads all weights.
+//!
+//! A number of threads, each on a part of its own, read a buffer that no cache holds, five times; the best counts,
+//! since whatever else happens on the machine only slows a read down. What is read is summed, 64 bytes at a time into sums
+//! that do not wait for each other, so that the memory is the limit and not the instructions.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::fmt;
+use std::hint::black_box;
+use std::ptr::NonNull;
+use std::sync::{Barrier, mpsc};
+use std::thread;
+use std::time::Instant;
+
+/// Bytes that a read takes where memory allows it: more than any cache holds.
+const WANTED_BYTES: u64 = (1 << 30) + (64 << 20);
+
+/// Less than this would measure caches.
+const LEAST_BYTES: u64 = 256 << 20;
+
+/// Reads; the best one counts.
+const READS: usize = 5;
+
+/// Parts of the buffer begin at multiples of this: a large page.
+const ALIGNMENT_BYTES: usize = 2 << 20;
+
+/// Numbers that a step of the reader sums: four cache lines of 64 bytes, each number of them into a sum of its own.
+const STEP: usize = 32;
+
+/// The kind of pages to read. How many bytes a page has decides how often addresses must be translated.
+#[derive(Debug, Clone, Copy)]
+pub enum Pages<'a> {
+    /// Ordinary pages: large ones are declined where the system would give them by itself.
+    Ordinary,
+    /// Large pages, asked for with `madvise`. The system may not have them.
+    Large,
+    /// These bytes as they are mapped, for example a file's; at least 256 MiB.
+    Mapped(&'a [u8]),
+}
+
+impl Pages<'_> {
+    /// What they are called.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Pages::Ordinary => "ordinary",
+            Pages::Large => "large",
+            Pages::Mapped(_) => "mapped",
+        }
+    }
+}
+
+/// What the memory gave.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReadBandwidth {
+    /// The best rate of the reads, all threads together.
+    pub bytes_per_s: f64,
+    /// Bytes of one read.
+    pub bytes: u64,
+    /// How many reads there were.
+    pub reads: usize,
+    /// Threads that read.
+    pub threads: usize,
+    /// The kind of pages.
+    pub pages: &'static str,
+}
+
+/// Why nothing was measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped(pub String);
+
+impl fmt::Display for Skipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Skipped {}
+
+/// Measures with `threads` threads. `available_bytes` is what memory can be taken, where that is known: half of it at
+/// most is used, so that nothing else must leave the memory.
+pub(crate) fn read_bandwidth(
+    threads: usize,
+    pages: Pages<'_>,
+    available_bytes: Option<u64>,
+) -> Result<ReadBandwidth, Skipped> {
+    let threads = threads.max(1);
+    let bytes = buffer_bytes(&pages, available_bytes)?;
+    let rates = if let Pages::Mapped(bytes) = pages {
+        // SAFETY: every bit pattern is a number.
+        let (_, numbers, _) = unsafe { bytes.align_to::<u64>() };
+        rates(parts(threads, numbers).into_iter().map(Part::Given).collect())?
+    } else {
+        let mut buffer = Buffer::new(bytes).ok_or_else(|| Skipped(format!("the system gives no {bytes} bytes")))?;
+        buffer.advise(matches!(pages, Pages::Large));
+        let part = part_len(threads, buffer.len());
+        rates(buffer.numbers_mut().chunks_mut(part).map(Part::Own).collect())?
+    };
+    let bytes_per_s = rates.iter().copied().fold(0.0, f64::max);
+    Ok(ReadBandwidth { bytes_per_s, bytes: bytes as u64, reads: rates.len(), threads, pages: pages.name() })
+}
+
+/// Bytes to read: as many as wanted, or as memory allows.
+fn buffer_bytes(pages: &Pages<'_>, available_bytes: Option<u64>) -> Result<usize, Skipped> {
+    let (bytes, what) = match pages {
+        Pages::Mapped(bytes) => (bytes.len() as u64, "bytes are mapped"),
+        _ => (available_bytes.map_or(WANTED_BYTES, |available| WANTED_BYTES.min(available / 2)), "bytes may be taken"),
+    };
+    if bytes < LEAST_BYTES {
+        return Err(Skipped(format!("only {bytes} {what}, and less than {LEAST_BYTES} would measure caches")));
+    }
+    usize::try_from(bytes).map_err(|_| Skipped(format!("{bytes} bytes do not fit the address space")))
+}
+
+/// What one thread reads.
+enum Part<'a> {
+    /// Memory that nobody has written yet.
+    Own(&'a mut [u64]),
+    /// Memory that is read only.
+    Given(&'a [u64]),
+}
+
+/// Numbers of each thread's part, whole steps, of so many in all.
+fn part_len(threads: usize, numbers: usize) -> usize {
+    numbers.div_ceil(threads).next_multiple_of(STEP).max(STEP)
+}
+
+fn parts(threads: usize, numbers: &[u64]) -> Vec<&[u64]> {
+    numbers.chunks(part_len(threads, numbers.len())).collect()
+}
+
+/// The rates of all reads of a thread for each part, in bytes per second.
+fn rates(parts: Vec<Part<'_>>) -> Result<Vec<f64>, Skipped> {
+    let barrier = Barrier::new(parts.len());
+    let threads = parts.len();
+    let results: Vec<Vec<Read>> = thread::scope(|scope| {
+        let mut readers = Vec::with_capacity(threads);
+        for part in parts {
+            // Nobody begins before all are there: without a word on the channel, a thread ends.
+            let (begin, begins) = mpsc::channel();
+            let barrier = &barrier;
+            let run = move || if begins.recv().is_ok() { read(part, barrier) } else { Vec::new() };
+            let reader = thread::Builder::new().spawn_scoped(scope, run);
+            let reader = reader.map_err(|error| Skipped(format!("{threads} threads were asked for: {error}")))?;
+            readers.push((begin, reader));
+        }
+        for (begin, _) in &readers {
+            // The other end waits for it.
+            let _ = begin.send(());
+        }
+        // A reader does nothing that panics.
+        Ok(readers.into_iter().filter_map(|(_, reader)| reader.join().ok()).collect())
+    })?;
+    let rate = |index: usize| {
+        let reads = || results.iter().filter_map(|reads| reads.get(index));
+        let (start, end) = (reads().map(|read| read.start).min()?, reads().map(|read| read.end).max()?);
+        let bytes: usize = reads().map(|read| read.bytes).sum();
+        Some(bytes as f64 / end.duration_since(start).as_secs_f64().max(1e-9))
+    };
+    // The first read brings pages and addresses in, and does not count.
+    Ok((1..=READS).filter_map(rate).collect())
+}
+
+/// One read of one thread.
+struct Read {
+    start: Instant,
+    end: Instant,
+    bytes: usize,
+}
+
+/// One thread's life: its reads, each of which all threads begin together. It writes its own memory first: memory that was never
+/// written is one page of zeros, and a machine with several memories puts a page near to who writes it first.
+fn read(part: Part<'_>, barrier: &Barrier) -> Vec<Read> {
+    let numbers: &[u64] = match part {
+        Part::Own(numbers) => {
+            numbers.fill(1);
+            numbers
+        }
+        Part::Given(numbers) => numbers,
+    };
+    let one = |_| {
+        barrier.wait();
+        let start = Instant::now();
+        black_box(sum(black_box(numbers)));
+        Read { start, end: Instant::now(), bytes: size_of_val(numbers) }
+    };
+    (0..=READS).map(one).collect()
+}
+
+/// The wrapping sum of all numbers.
+fn sum(numbers: &[u64]) -> u64 {
+    let (steps, rest) = numbers.as_chunks::<STEP>();
+    let mut sums = [0u64; STEP];
+    for step in steps {
+        for (sum, number) in sums.iter_mut().zip(step) {
+            *sum = sum.wrapping_add(*number);
+        }
+    }
+    sums.iter().chain(rest).fold(0, |sum, number| sum.wrapping_add(*number))
+}
+
+/// Zeroed memory that begins at a large page; the system gives it when it is written.
+struct Buffer {
+    start: NonNull<u64>,
+    layout: Layout,
+}
+
+impl Buffer {
+    /// `bytes` of memory, or `None` where the system has none.
+    fn new(bytes: usize) -> Option<Buffer> {
+        let layout = Layout::from_size_align(bytes.next_multiple_of(ALIGNMENT_BYTES), ALIGNMENT_BYTES).ok()?;
+        // SAFETY: the layout is not empty, as `bytes` is not 0 (see `buffer_bytes`; an empty one is refused here).
+        let start = if layout.size() == 0 { return None } else { unsafe { alloc_zeroed(layout) } };
+        NonNull::new(start.cast()).map(|start| Buffer { start, layout })
+    }
+
+    fn len(&self) -> usize {
+        self.layout.size() / size_of::<u64>()
+    }
+
+    /// Asks for large pages, or declines them. A wish: where the system has none, pages are as they are.
+    fn advise(&mut self, large: bool) {
+        #[cfg(target_os = "linux")]
+        {
+            use rustix::mm::{Advice, madvise};
+            let advice = if large { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+            // SAFETY: the range is this buffer's own, and neither advice changes what it holds.
+            let _ = unsafe { madvise(self.start.as_ptr().cast(), self.layout.size(), advice) };
+        }
+        #[cfg(not(target_os = "linux"))]
+        let _ = large;
+    }
+
+    fn numbers_mut(&mut self) -> &mut [u64] {
+        // SAFETY: the memory is this buffer's own, aligned, as long as the layout says, zeroed when it was taken, and borrowed
+        // alone.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.len()) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: taken with this layout in `new`, and given back once.
+        unsafe { dealloc(self.start.as_ptr().cast(), self.layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_summed_once() {
+        for length in [0, 1, 31, 32, 33, 64, 1000] {
+            let numbers: Vec<u64> = (1..=length).collect();
+            assert_eq!(sum(&numbers), length * (length + 1) / 2, "{length}");
+        }
+        assert_eq!(sum(&[u64::MAX, 2]), 1);
+    }
+
+    #[test]
+    fn threads_read_every_part() {
+        for threads in [1, 2, 3, 7] {
+            for length in [5, 64, 1000] {
+                let numbers: Vec<u64> = (0..length).collect();
+                let parts = parts(threads, &numbers);
+                assert!(parts.len() <= threads && parts.concat() == numbers, "{threads} {length}");
+                let read: Vec<Read> = read(Part::Given(parts[0]), &Barrier::new(1));
+                assert!(read.len() == READS + 1 && read.iter().all(|read| read.bytes == parts[0].len() * 8));
+                let rates = rates(parts.into_iter().map(Part::Given).collect()).unwrap();
+                assert_eq!(rates.len(), READS, "{threads} {length}");
+                assert!(rates.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{threads} {length}: {rates:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_buffer_is_written_to_its_end() {
+        for large in [false, true] {
+            let mut buffer = Buffer::new(3 << 20).unwrap();
+            assert_eq!(buffer.len() * 8, 4 << 20);
+            buffer.advise(large);
+            assert_eq!(buffer.numbers_mut().as_ptr() as usize % ALIGNMENT_BYTES, 0);
+            let part = part_len(3, buffer.len());
+            assert_eq!(rates(buffer.numbers_mut().chunks_mut(part).map(Part::Own).collect()).unwrap().len(), READS);
+            assert!(buffer.numbers_mut().iter().all(|&number| number == 1));
+        }
+        assert!(Buffer::new(0).is_none());
+    }
+
+    #[test]
+    fn short_memory_is_left_alone() {
+        assert_eq!(buffer_bytes(&Pages::Ordinary, None).unwrap() as u64, WANTED_BYTES);
+        assert_eq!(buffer_bytes(&Pages::Large, Some(1 << 40)).unwrap() as u64, WANTED_BYTES);
+        assert_eq!(buffer_bytes(&Pages::Ordinary, Some(1 << 30)).unwrap(), 512 << 20);
+        let skipped = buffer_bytes(&Pages::Ordinary, Some(100)).unwrap_err();
+        assert!(skipped.to_string().starts_with("only 50 bytes may be taken"), "{skipped}");
+        let skipped = read_bandwidth(1, Pages::Mapped(&[0; 64]), None).unwrap_err();
+        assert!(skipped.to_string().starts_with("only 64 bytes are mapped"), "{skipped}");
+    }
+}
