@@ -84,7 +84,7 @@ pub(crate) fn engine_options(args: &EngineArgs, options: EngineOptions) -> Engin
 }
 
 /// Says what runs on the device of last resort, as that costs most of the speed.
-fn warn_of_fallbacks(plan: &Plan, name: &str) {
+pub(crate) fn warn_of_fallbacks(plan: &Plan, name: &str) {
     let ops: usize = plan.fallbacks().iter().filter(|segment| segment.phase == Phase::Decode).map(|row| row.ops).sum();
     if ops > 0 {
         let ops = counted(ops, "op");

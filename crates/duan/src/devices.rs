@@ -115,6 +115,11 @@ impl Devices {
         Ok(make_plan(&model.graph, &offers, allow_fallback)?)
     }
 
+    /// What is known of the CPU.
+    pub(crate) fn cpu(&self) -> CpuInfo {
+        CpuInfo::of(&self.cpu)
+    }
+
     /// All devices, for people.
     pub(crate) fn list(&self) -> Vec<DeviceInfo> {
         let all: [&dyn Backend; 2] = [&self.cpu, &self.reference];

@@ -17,6 +17,9 @@ pub enum Error {
     /// Options, prompts that are too long, plans that cannot be made, memory that does not suffice, devices that fail.
     #[error(transparent)]
     Engine(#[from] duan_engine::Error),
+    /// A benchmark that cannot be run.
+    #[error(transparent)]
+    Bench(#[from] duan_measure::bench::Error),
     /// A model could not be made ready: mostly, the memory does not suffice.
     #[error("{file}: {source}")]
     Load {

@@ -13,6 +13,7 @@
 //! * [`Engine::complete`] continues a text without a template, [`Engine::logits`] gives what evaluation needs;
 //! * [`Engine::inspect`] and [`Engine::plan_model`] say what a file is, needs and would run on, without loading it;
 //! * [`FileFacts`] are all that can be said of a file, also of one that cannot run here;
+//! * [`bench::bench`] measures prefill and decode beside the ceiling that the memory puts over decode;
 //! * [`synth`] writes models of random weights with the shapes of public ones, to be timed.
 //!
 //! A model is a path here. Names are resolved by [`hub`], whose result has a path. What happens on the way is told as
@@ -23,6 +24,7 @@
 //! reading at `engine.rs`; `loaded.rs` is the way from a path to a model that answers.
 
 mod answer;
+pub mod bench;
 mod chat;
 mod devices;
 mod engine;

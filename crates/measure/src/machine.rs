@@ -16,6 +16,11 @@ pub fn load_average(root: &Path) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok().filter(|load: &f64| load.is_finite() && *load >= 0.0)
 }
 
+/// The time in UTC, as reports write it: `2026-01-31T23:59:59Z`.
+pub fn utc_now() -> String {
+    jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
 /// Whether others want processors that `threads` of ours need: the load is above what is left of `processors`. Half a
 /// processor is allowed, since some program always does something.
 pub fn is_shared(load_average: f64, processors: usize, threads: usize) -> bool {
@@ -39,6 +44,12 @@ mod tests {
         for text in ["", "x", "nan 1 1", "-1 0 0"] {
             assert_eq!(load(text), None, "{text:?}");
         }
+    }
+
+    #[test]
+    fn times_are_written_to_the_second() {
+        let now = utc_now();
+        assert_eq!((now.len(), now.parse::<jiff::Timestamp>().unwrap().subsec_nanosecond()), (20, 0), "{now}");
     }
 
     #[test]

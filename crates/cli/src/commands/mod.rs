@@ -1,5 +1,6 @@
 //! The commands, one file each.
 
+mod bench;
 mod chat;
 mod complete;
 mod devices;
@@ -29,6 +30,7 @@ pub(crate) enum Command {
     Inspect(inspect::Args),
     Devices(devices::Args),
     Plan(plan::Args),
+    Bench(bench::Args),
     Synth(synth::Args),
 }
 
@@ -47,6 +49,7 @@ pub(crate) fn run(command: Command, common: &Common) -> anyhow::Result<ExitCode>
         Command::Inspect(args) => inspect::run(args, common),
         Command::Devices(args) => devices::run(args, common),
         Command::Plan(args) => plan::run(args, common),
+        Command::Bench(args) => bench::run(args, common),
         Command::Synth(args) => synth::run(args, common),
     }
 }

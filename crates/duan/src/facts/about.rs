@@ -163,7 +163,8 @@ const FILE_TYPES: &[(u32, &str)] = &[
     (40, "Q1_0"),
 ];
 
-fn file_type(metadata: &Metadata) -> Option<String> {
+/// The name of the mixture of formats, where the file says it.
+pub(crate) fn file_type(metadata: &Metadata) -> Option<String> {
     let number = metadata.u32("general.file_type").ok().flatten()?;
     FILE_TYPES.iter().find(|row| row.0 == number).map(|row| row.1.to_owned())
 }

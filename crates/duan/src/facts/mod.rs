@@ -16,6 +16,8 @@ mod template;
 mod tokenizer;
 mod types;
 
+pub(crate) use about::file_type;
+
 use duan_model::gguf::{GgufFile, Metadata};
 use duan_model::tokenizer::Tokenizer;
 use duan_model::{Model, families};

