@@ -4,6 +4,7 @@
 //! model; everything else runs on the tiny fixtures of the crate `duan-backend`.
 
 mod bad_input;
+mod bench;
 mod cache;
 mod common;
 mod help;
@@ -11,4 +12,5 @@ mod inspect;
 mod inspect_odd;
 mod models;
 mod real_model;
+mod synth;
 mod usage;

@@ -110,7 +110,7 @@ fn plan<'a>(options: &SynthOptions, weights: &'a Weights) -> Result<(GgufWriter<
 }
 
 /// The keys of the model, as the family's files have them.
-fn keys(shape: &Shape, mix: &Mix, writer: &mut GgufWriter<'_>) -> duan_model::Result<()> {
+fn keys(shape: &Shape, mix: &Mix, writer: &mut GgufWriter<'_>) -> Result<(), Error> {
     writer.key("general.architecture", shape.family)?;
     writer.key("general.name", format!("synthetic {}", shape.name))?;
     writer.key("general.file_type", mix.file_type)?.key("general.quantization_version", 2u32)?;

@@ -38,17 +38,15 @@ fn options(shape: &'static Shape, mix: &str) -> SynthOptions {
     SynthOptions { shape, mix: Mix::by_name(mix).unwrap(), seed: 0, force: false }
 }
 
-/// The header of a file with zeros for weights, as the reader sees it, and the length that the file would have.
-fn header(shape: &'static Shape, mix: &str) -> (Vec<(String, Vec<u64>, u32)>, Synthesized, u64) {
+/// What would be written, without writing it.
+fn planned(shape: &'static Shape, mix: &str) -> (Synthesized, u64) {
     let weights = Weights::new(0);
     let (writer, summary) = plan(&options(shape, mix), &weights).unwrap();
-    let tensors = tensors(shape, Mix::by_name(mix).unwrap());
-    let list = tensors.into_iter().map(|tensor| (tensor.name, tensor.dims, tensor.format.gguf_id)).collect();
-    (list, summary, writer.file_bytes())
+    (summary, writer.file_bytes())
 }
 
 fn megabytes(shape: &str, mix: &str) -> u64 {
-    (header(Shape::by_name(shape).unwrap(), mix).2 + 500_000) / 1_000_000
+    (planned(Shape::by_name(shape).unwrap(), mix).1 + 500_000) / 1_000_000
 }
 
 #[test]
@@ -60,7 +58,8 @@ fn sizes_are_those_that_are_compared() {
 
 #[test]
 fn parameters_are_those_of_the_public_models() {
-    let counts: Vec<(&str, u64)> = SHAPES.iter().map(|shape| (shape.name, header(shape, "f16").1.parameters)).collect();
+    let counts: Vec<(&str, u64)> =
+        SHAPES.iter().map(|shape| (shape.name, planned(shape, "f16").0.parameters)).collect();
     // As published with the models; Llama 3.2 and Phi 4 mini have their divisors of frequencies beside them (32, 96).
     let expected = [
         ("llama-3.2-1b", 1_235_814_400 + 32),

@@ -6,6 +6,7 @@
 use duan_model::gguf::write::GgufWriter;
 use duan_model::gguf::{Array, StringArray};
 
+use super::error::Error;
 use super::shapes::{TokenizerKind, VocabularyShape};
 
 const LETTERS: [char; 3] = ['x', 'y', 'z'];
@@ -71,14 +72,14 @@ impl Tokens {
 ///
 /// # Errors
 /// Where one is there already.
-pub(super) fn write(shape: &VocabularyShape, writer: &mut GgufWriter<'_>) -> duan_model::Result<()> {
+pub(super) fn write(shape: &VocabularyShape, writer: &mut GgufWriter<'_>) -> Result<(), Error> {
     match shape.kind {
         TokenizerKind::Merges { pre, merges } => by_merges(shape, pre, merges, writer),
         TokenizerKind::Scores => by_scores(shape, writer),
     }
 }
 
-fn by_merges(shape: &VocabularyShape, pre: &str, count: usize, writer: &mut GgufWriter<'_>) -> duan_model::Result<()> {
+fn by_merges(shape: &VocabularyShape, pre: &str, count: usize, writer: &mut GgufWriter<'_>) -> Result<(), Error> {
     let mut tokens = Tokens::default();
     for byte in 0..=u8::MAX {
         tokens.push(byte_character(byte).encode_utf8(&mut [0; 4]), NORMAL);
@@ -97,7 +98,7 @@ fn by_merges(shape: &VocabularyShape, pre: &str, count: usize, writer: &mut Gguf
     put(tokens, bos, eos, shape, writer)
 }
 
-fn by_scores(shape: &VocabularyShape, writer: &mut GgufWriter<'_>) -> duan_model::Result<()> {
+fn by_scores(shape: &VocabularyShape, writer: &mut GgufWriter<'_>) -> Result<(), Error> {
     let mut tokens = Tokens::default();
     let unknown = tokens.push("<unk>", UNKNOWN);
     let bos = tokens.push(shape.bos, CONTROL);
@@ -122,13 +123,7 @@ fn score(id: usize, kind: i32) -> f32 {
     if kind == NORMAL { -(id as f32) } else { 0.0 }
 }
 
-fn put(
-    tokens: Tokens,
-    bos: u32,
-    eos: u32,
-    shape: &VocabularyShape,
-    writer: &mut GgufWriter<'_>,
-) -> duan_model::Result<()> {
+fn put(tokens: Tokens, bos: u32, eos: u32, shape: &VocabularyShape, writer: &mut GgufWriter<'_>) -> Result<(), Error> {
     writer.key("tokenizer.ggml.tokens", tokens.texts)?;
     writer.key("tokenizer.ggml.token_type", Array::I32(tokens.kinds))?;
     writer.key("tokenizer.ggml.bos_token_id", bos)?.key("tokenizer.ggml.eos_token_id", eos)?;
