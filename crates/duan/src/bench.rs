@@ -191,10 +191,25 @@ fn model_type(file: &GgufFile, model: &Model, parameters: u64) -> String {
         let largest = file.tensors().iter().max_by_key(|tensor| tensor.bytes);
         largest.and_then(|tensor| gguf_type(tensor.type_id).name()).unwrap_or("?").to_owned()
     });
-    let size = match parameters {
-        0..1_000_000 => format!("{:.0}K", parameters as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.0}M", parameters as f64 / 1e6),
+    format!("{} {} {format}", model.config.family, size_label(parameters))
+}
+
+/// So many weights, in three digits: "135M", "1.24B".
+fn size_label(parameters: u64) -> String {
+    match parameters {
+        0..999_500 => format!("{:.0}K", parameters as f64 / 1e3),
+        999_500..999_500_000 => format!("{:.0}M", parameters as f64 / 1e6),
         _ => format!("{:.2}B", parameters as f64 / 1e9),
-    };
-    format!("{} {size} {format}", model.config.family)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_change_their_unit_before_they_have_four_digits() {
+        let counts = [33_264, 999_499, 999_500, 134_515_008, 999_499_999, 999_885_952, 7_615_616_512];
+        assert_eq!(counts.map(size_label), ["33K", "999K", "1M", "135M", "999M", "1.00B", "7.62B"]);
+    }
 }
