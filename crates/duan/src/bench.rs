@@ -135,10 +135,9 @@ fn with_threads(
     Ok(is_done)
 }
 
-/// What the memory gives to so many threads. Weights are read from the mapped file, whose pages in the system's cache are
-/// ordinary ones.
+/// What the memory gives to so many threads, in the pages that the CPU lays weights out in: large ones.
 fn bandwidth(threads: usize) -> std::result::Result<Bandwidth, String> {
-    let read = Cpu::read_bandwidth(threads, Pages::Ordinary).map_err(|skipped| skipped.to_string())?;
+    let read = Cpu::read_bandwidth(threads, Pages::Large).map_err(|skipped| skipped.to_string())?;
     Ok(Bandwidth {
         bytes_per_s: read.bytes_per_s,
         bytes: read.bytes,
