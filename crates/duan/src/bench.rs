@@ -186,10 +186,16 @@ fn setup(
 
 /// Family, size and format: "llama 1.24B Q4_0".
 fn model_type(file: &GgufFile, model: &Model, parameters: u64) -> String {
-    let format = file_type(file.metadata()).unwrap_or_else(|| {
-        let largest = file.tensors().iter().max_by_key(|tensor| tensor.bytes);
-        largest.and_then(|tensor| gguf_type(tensor.type_id).name()).unwrap_or("?").to_owned()
-    });
+    // Files that do not say it are called by the type of most of their bytes.
+    let most_bytes = || {
+        let bytes_of = |type_id| {
+            let same = file.tensors().iter().filter(move |tensor| tensor.type_id == type_id);
+            same.filter_map(|tensor| tensor.bytes).fold(0, u64::saturating_add)
+        };
+        let largest = file.tensors().iter().map(|tensor| tensor.type_id).max_by_key(|&type_id| bytes_of(type_id));
+        largest.and_then(|type_id| gguf_type(type_id).name()).unwrap_or("?").to_owned()
+    };
+    let format = file_type(file.metadata()).unwrap_or_else(most_bytes);
     format!("{} {} {format}", model.config.family, size_label(parameters))
 }
 
