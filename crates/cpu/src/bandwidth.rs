@@ -1,16 +1,21 @@
 //! How fast the memory can be read: the ceiling over decode, whose every token reads all weights.
 //!
-//! A number of threads, each on a part of its own, read a buffer that no cache holds, five times; the best counts,
-//! since whatever else happens on the machine only slows a read down. What is read is summed, 64 bytes at a time into sums
+//! A number of threads read a buffer that no cache holds, five times; the best counts, since whatever else happens on the
+//! machine only slows a read down. Who is free takes the next piece, as in decode, so that a thread that another program holds
+//! up does not hold up the rest. What is read is summed, 64 bytes at a time into sums
 //! that do not wait for each other, so that the memory is the limit and not the instructions.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::fmt;
 use std::hint::black_box;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Barrier, mpsc};
 use std::thread;
 use std::time::Instant;
+
+use crate::isa::Isa;
+use crate::simd::{Simd, Task};
 
 /// Bytes that a read takes where memory allows it: more than any cache holds.
 const WANTED_BYTES: u64 = (1 << 30) + (64 << 20);
@@ -24,8 +29,14 @@ const READS: usize = 5;
 /// Parts of the buffer begin at multiples of this: a large page.
 const ALIGNMENT_BYTES: usize = 2 << 20;
 
-/// Numbers that a step of the reader sums: four cache lines of 64 bytes, each number of them into a sum of its own.
-const STEP: usize = 32;
+/// Numbers that a thread takes at a time: 1 MiB.
+const PIECE: usize = (1 << 20) / size_of::<u64>();
+
+/// Numbers of a cache line.
+const LINE: usize = 64 / size_of::<u64>();
+
+/// Streams that a thread reads side by side.
+const STREAMS: usize = 4;
 
 /// The kind of pages to read. How many bytes a page has decides how often addresses must be translated.
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +90,7 @@ impl std::error::Error for Skipped {}
 /// Measures with `threads` threads. `available_bytes` is what memory can be taken, where that is known: half of it at
 /// most is used, so that nothing else must leave the memory.
 pub(crate) fn read_bandwidth(
+    isa: Isa,
     threads: usize,
     pages: Pages<'_>,
     available_bytes: Option<u64>,
@@ -88,12 +100,12 @@ pub(crate) fn read_bandwidth(
     let rates = if let Pages::Mapped(bytes) = pages {
         // SAFETY: every bit pattern is a number.
         let (_, numbers, _) = unsafe { bytes.align_to::<u64>() };
-        rates(parts(threads, numbers).into_iter().map(Part::Given).collect())?
+        rates(isa, threads, numbers)?
     } else {
         let mut buffer = Buffer::new(bytes).ok_or_else(|| Skipped(format!("the system gives no {bytes} bytes")))?;
         buffer.advise(matches!(pages, Pages::Large));
-        let part = part_len(threads, buffer.len());
-        rates(buffer.numbers_mut().chunks_mut(part).map(Part::Own).collect())?
+        fill(threads, buffer.numbers_mut())?;
+        rates(isa, threads, buffer.numbers_mut())?
     };
     let bytes_per_s = rates.iter().copied().fold(0.0, f64::max);
     Ok(ReadBandwidth { bytes_per_s, bytes: bytes as u64, reads: rates.len(), threads, pages: pages.name() })
@@ -111,37 +123,41 @@ fn buffer_bytes(pages: &Pages<'_>, available_bytes: Option<u64>) -> Result<usize
     usize::try_from(bytes).map_err(|_| Skipped(format!("{bytes} bytes do not fit the address space")))
 }
 
-/// What one thread reads.
-enum Part<'a> {
-    /// Memory that nobody has written yet.
-    Own(&'a mut [u64]),
-    /// Memory that is read only.
-    Given(&'a [u64]),
+/// Writes all numbers, in parts: memory that was never written is one page of zeros, and with several memories a page lies near to
+/// who writes it first.
+fn fill(threads: usize, numbers: &mut [u64]) -> Result<(), Skipped> {
+    let part = numbers.len().div_ceil(threads).max(1);
+    thread::scope(|scope| {
+        for part in numbers.chunks_mut(part) {
+            thread::Builder::new().spawn_scoped(scope, || part.fill(1)).map_err(|error| no_threads(threads, &error))?;
+        }
+        Ok(())
+    })
 }
 
-/// Numbers of each thread's part, whole steps, of so many in all.
-fn part_len(threads: usize, numbers: usize) -> usize {
-    numbers.div_ceil(threads).next_multiple_of(STEP).max(STEP)
+fn no_threads(threads: usize, error: &std::io::Error) -> Skipped {
+    Skipped(format!("{threads} threads were asked for: {error}"))
 }
 
-fn parts(threads: usize, numbers: &[u64]) -> Vec<&[u64]> {
-    numbers.chunks(part_len(threads, numbers.len())).collect()
-}
-
-/// The rates of all reads of a thread for each part, in bytes per second.
-fn rates(parts: Vec<Part<'_>>) -> Result<Vec<f64>, Skipped> {
-    let barrier = Barrier::new(parts.len());
-    let threads = parts.len();
+/// The rates of all reads by so many threads, in bytes per second.
+fn rates(isa: Isa, threads: usize, numbers: &[u64]) -> Result<Vec<f64>, Skipped> {
+    let barrier = Barrier::new(threads);
+    // The next piece of each read.
+    let next: [AtomicUsize; READS + 1] = Default::default();
     let results: Vec<Vec<Read>> = thread::scope(|scope| {
         let mut readers = Vec::with_capacity(threads);
-        for part in parts {
+        for _ in 0..threads {
             // Nobody begins before all are there: without a word on the channel, a thread ends.
             let (begin, begins) = mpsc::channel();
-            let barrier = &barrier;
-            let run = move || if begins.recv().is_ok() { read(part, barrier) } else { Vec::new() };
+            let (barrier, next) = (&barrier, &next);
+            let run = move || {
+                if begins.recv().is_err() {
+                    return Vec::new();
+                }
+                next.iter().map(|next| read(isa, numbers, next, barrier)).collect()
+            };
             let reader = thread::Builder::new().spawn_scoped(scope, run);
-            let reader = reader.map_err(|error| Skipped(format!("{threads} threads were asked for: {error}")))?;
-            readers.push((begin, reader));
+            readers.push((begin, reader.map_err(|error| no_threads(threads, &error))?));
         }
         for (begin, _) in &readers {
             // The other end waits for it.
@@ -160,42 +176,53 @@ fn rates(parts: Vec<Part<'_>>) -> Result<Vec<f64>, Skipped> {
     Ok((1..=READS).filter_map(rate).collect())
 }
 
-/// One read of one thread.
+/// One thread's part of one read.
 struct Read {
     start: Instant,
     end: Instant,
     bytes: usize,
 }
 
-/// One thread's life: its reads, each of which all threads begin together. It writes its own memory first: memory that was never
-/// written is one page of zeros, and a machine with several memories puts a page near to who writes it first.
-fn read(part: Part<'_>, barrier: &Barrier) -> Vec<Read> {
-    let numbers: &[u64] = match part {
-        Part::Own(numbers) => {
-            numbers.fill(1);
-            numbers
-        }
-        Part::Given(numbers) => numbers,
-    };
-    let one = |_| {
-        barrier.wait();
-        let start = Instant::now();
-        black_box(sum(black_box(numbers)));
-        Read { start, end: Instant::now(), bytes: size_of_val(numbers) }
-    };
-    (0..=READS).map(one).collect()
+/// Takes pieces of a read that all threads begin together, until none is left.
+fn read(isa: Isa, numbers: &[u64], next: &AtomicUsize, barrier: &Barrier) -> Read {
+    let mut bytes = 0;
+    barrier.wait();
+    let start = Instant::now();
+    loop {
+        let first = next.fetch_add(1, Ordering::Relaxed).saturating_mul(PIECE);
+        let Some(piece) = numbers.get(first..(first + PIECE).min(numbers.len())).filter(|piece| !piece.is_empty())
+        else {
+            break;
+        };
+        black_box(isa.run(Sum(black_box(piece))));
+        bytes += size_of_val(piece);
+    }
+    Read { start, end: Instant::now(), bytes }
 }
 
-/// The wrapping sum of all numbers.
-fn sum(numbers: &[u64]) -> u64 {
-    let (steps, rest) = numbers.as_chunks::<STEP>();
-    let mut sums = [0u64; STEP];
-    for step in steps {
-        for (sum, number) in sums.iter_mut().zip(step) {
-            *sum = sum.wrapping_add(*number);
+/// The wrapping sum of all numbers: of several streams side by side, since one alone keeps too few cache lines on their way (half
+/// the rate, where that was measured), each with sums of its own.
+struct Sum<'a>(&'a [u64]);
+
+impl Task for Sum<'_> {
+    type Output = u64;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> u64 {
+        let (lines, rest) = self.0.as_chunks::<LINE>();
+        let stream = lines.len() / STREAMS;
+        let mut sums = [[0u64; LINE]; STREAMS];
+        for index in 0..stream {
+            for (number, sums) in sums.iter_mut().enumerate() {
+                let line = &lines[number * stream + index];
+                for (sum, number) in sums.iter_mut().zip(line) {
+                    *sum = sum.wrapping_add(*number);
+                }
+            }
         }
+        let left = lines[STREAMS * stream..].iter().flatten().chain(rest);
+        sums.iter().flatten().chain(left).fold(0, |sum, number| sum.wrapping_add(*number))
     }
-    sums.iter().chain(rest).fold(0, |sum, number| sum.wrapping_add(*number))
 }
 
 /// Zeroed memory that begins at a large page; the system gives it when it is written.
@@ -250,26 +277,28 @@ mod tests {
 
     #[test]
     fn every_number_is_summed_once() {
-        for length in [0, 1, 31, 32, 33, 64, 1000] {
-            let numbers: Vec<u64> = (1..=length).collect();
-            assert_eq!(sum(&numbers), length * (length + 1) / 2, "{length}");
+        for isa in Isa::available() {
+            for length in [0, 1, 31, 32, 33, 64, 1000] {
+                let numbers: Vec<u64> = (1..=length).collect();
+                assert_eq!(isa.run(Sum(&numbers)), length * (length + 1) / 2, "{} {length}", isa.name());
+            }
+            assert_eq!(isa.run(Sum(&[u64::MAX, 2])), 1);
         }
-        assert_eq!(sum(&[u64::MAX, 2]), 1);
     }
 
     #[test]
-    fn threads_read_every_part() {
-        for threads in [1, 2, 3, 7] {
-            for length in [5, 64, 1000] {
-                let numbers: Vec<u64> = (0..length).collect();
-                let parts = parts(threads, &numbers);
-                assert!(parts.len() <= threads && parts.concat() == numbers, "{threads} {length}");
-                let read: Vec<Read> = read(Part::Given(parts[0]), &Barrier::new(1));
-                assert!(read.len() == READS + 1 && read.iter().all(|read| read.bytes == parts[0].len() * 8));
-                let rates = rates(parts.into_iter().map(Part::Given).collect()).unwrap();
-                assert_eq!(rates.len(), READS, "{threads} {length}");
-                assert!(rates.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{threads} {length}: {rates:?}");
-            }
+    fn every_piece_is_read_once() {
+        let isa = Isa::best(None).unwrap();
+        for length in [0, 5, PIECE, 3 * PIECE + 7] {
+            let (next, barrier) = (AtomicUsize::new(0), Barrier::new(1));
+            let numbers = vec![1; length];
+            assert_eq!(read(isa, &numbers, &next, &barrier).bytes, length * 8);
+            assert_eq!(read(isa, &numbers, &next, &barrier).bytes, 0, "nothing is left");
+        }
+        for threads in [1, 2, 7] {
+            let rates = rates(isa, threads, &vec![1; 2 * PIECE + 1]).unwrap();
+            assert_eq!(rates.len(), READS, "{threads}");
+            assert!(rates.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{threads}: {rates:?}");
         }
     }
 
@@ -280,8 +309,7 @@ mod tests {
             assert_eq!(buffer.len() * 8, 4 << 20);
             buffer.advise(large);
             assert_eq!(buffer.numbers_mut().as_ptr() as usize % ALIGNMENT_BYTES, 0);
-            let part = part_len(3, buffer.len());
-            assert_eq!(rates(buffer.numbers_mut().chunks_mut(part).map(Part::Own).collect()).unwrap().len(), READS);
+            fill(3, buffer.numbers_mut()).unwrap();
             assert!(buffer.numbers_mut().iter().all(|&number| number == 1));
         }
         assert!(Buffer::new(0).is_none());
@@ -294,7 +322,7 @@ mod tests {
         assert_eq!(buffer_bytes(&Pages::Ordinary, Some(1 << 30)).unwrap(), 512 << 20);
         let skipped = buffer_bytes(&Pages::Ordinary, Some(100)).unwrap_err();
         assert!(skipped.to_string().starts_with("only 50 bytes may be taken"), "{skipped}");
-        let skipped = read_bandwidth(1, Pages::Mapped(&[0; 64]), None).unwrap_err();
+        let skipped = read_bandwidth(Isa::best(None).unwrap(), 1, Pages::Mapped(&[0; 64]), None).unwrap_err();
         assert!(skipped.to_string().starts_with("only 64 bytes are mapped"), "{skipped}");
     }
 }

@@ -117,8 +117,8 @@ impl Cpu {
     ///
     /// # Errors
     /// [`Skipped`] where the memory is too short for it, or the system gives no threads.
-    pub fn read_bandwidth(threads: usize, pages: Pages<'_>) -> std::result::Result<ReadBandwidth, Skipped> {
-        bandwidth::read_bandwidth(threads, pages, memory::available_bytes(Path::new("/")))
+    pub fn read_bandwidth(&self, threads: usize, pages: Pages<'_>) -> std::result::Result<ReadBandwidth, Skipped> {
+        bandwidth::read_bandwidth(self.isa, threads, pages, memory::available_bytes(Path::new("/")))
     }
 
     /// The instruction set that kernels use.

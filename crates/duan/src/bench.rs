@@ -5,7 +5,6 @@
 
 use std::path::Path;
 
-use duan_cpu::{Cpu, Pages};
 use duan_engine::{Executor, Plan};
 use duan_measure::bench::{self, Job, Setup, positions};
 use duan_measure::machine;
@@ -96,7 +95,7 @@ fn with_threads(
     on_event(&BenchEvent::Planned { plan: &plan });
     let load_average = machine::load_average(Path::new("/"));
     on_event(&BenchEvent::MeasuringBandwidth);
-    let bandwidth = bandwidth(devices.cpu().threads_decode);
+    let bandwidth = bandwidth(&devices);
     on_event(&BenchEvent::Loading);
     file.length().check()?;
     let mut executor = Executor::load(model, &devices.backends(), &plan, &engine.sizes())
@@ -135,9 +134,9 @@ fn with_threads(
     Ok(is_done)
 }
 
-/// What the memory gives to so many threads, in the pages that the CPU lays weights out in: large ones.
-fn bandwidth(threads: usize) -> std::result::Result<Bandwidth, String> {
-    let read = Cpu::read_bandwidth(threads, Pages::Large).map_err(|skipped| skipped.to_string())?;
+/// What the memory gives, or why that was not measured.
+fn bandwidth(devices: &Devices) -> std::result::Result<Bandwidth, String> {
+    let read = devices.read_bandwidth().map_err(|skipped| skipped.to_string())?;
     Ok(Bandwidth {
         bytes_per_s: read.bytes_per_s,
         bytes: read.bytes,

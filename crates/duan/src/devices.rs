@@ -1,7 +1,7 @@
 //! The devices of this machine.
 
 use duan_backend::{Backend, Precision, Reference};
-use duan_cpu::{Cpu, CpuOptions};
+use duan_cpu::{Cpu, CpuOptions, Pages, ReadBandwidth, Skipped};
 use duan_engine::{Offer, Plan, make_plan};
 use duan_model::Model;
 use serde::Serialize;
@@ -113,6 +113,11 @@ impl Devices {
         };
         let offers: Vec<Offer> = self.backends().into_iter().map(offer).collect();
         Ok(make_plan(&model.graph, &offers, allow_fallback)?)
+    }
+
+    /// What the memory gives to decode, in the pages that the CPU lays weights out in: large ones.
+    pub(crate) fn read_bandwidth(&self) -> std::result::Result<ReadBandwidth, Skipped> {
+        self.cpu.read_bandwidth(self.cpu.threads_decode(), Pages::Large)
     }
 
     /// What is known of the CPU.
