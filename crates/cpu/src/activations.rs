@@ -15,10 +15,10 @@ pub(crate) struct Group {
     pub(crate) scale: f32,
     /// Scale times the sum of the codes.
     pub(crate) sum: f32,
-    /// Minus the sum of the codes.
-    pub(crate) negative: i32,
+    /// Minus eight times the sum of the codes: eight is what stands for 0 in the format that is used most.
+    pub(crate) minus_eight_sums: i32,
     /// The same of the first and the second sixteen.
-    pub(crate) negative_halves: [i16; 2],
+    pub(crate) minus_eight_half_sums: [i16; 2],
 }
 
 /// Rows of activations [rows, groups].
@@ -92,9 +92,9 @@ pub(crate) fn code_group<S: Simd>(s: S, x: &[f32; GROUP], to: &mut Group) {
         let sums = s.round_to_i8(x.map(|x| s.mul(x, factor)), &mut to.codes);
         let sum = sums[0] + sums[1];
         to.sum = to.scale * sum as f32;
-        to.negative = -sum;
-        // At most 16 * 127.
-        to.negative_halves = sums.map(|sum| -sum as i16);
+        to.minus_eight_sums = -8 * sum;
+        // At most 8 * 16 * 127.
+        to.minus_eight_half_sums = [(-8 * sums[0]) as i16, (-8 * sums[1]) as i16];
     }
 }
 
@@ -125,8 +125,8 @@ mod tests {
                     let halves: [i32; 2] = std::array::from_fn(|half| {
                         codes[16 * half..][..16].iter().map(|&code| i32::from(code)).sum()
                     });
-                    prop_assert_eq!(row.negative_halves.map(i32::from), halves.map(|sum| -sum));
-                    prop_assert_eq!(row.negative, -(halves[0] + halves[1]));
+                    prop_assert_eq!(row.minus_eight_half_sums.map(i32::from), halves.map(|sum| -8 * sum));
+                    prop_assert_eq!(row.minus_eight_sums, -8 * (halves[0] + halves[1]));
                     let want = scales[group] * (halves[0] + halves[1]) as f32;
                     prop_assert!(row.sum == want || want.is_nan() && row.sum.is_nan());
                 }

@@ -110,7 +110,7 @@ impl<S: Simd> GroupWeights<S> {
             let token = &tokens[t][group];
             let token_scale = s.all(token.scale);
             if !C::HALVES {
-                let dot = s.dot(C::KIND, &self.codes, &token.codes, token.negative);
+                let dot = s.dot(C::KIND, &self.codes, &token.codes, token.minus_eight_sums);
                 sums[t] = s.times_plus(s.floats(dot), s.times(self.scales[0], token_scale), sums[t]);
                 if C::OFFSETS {
                     sums[t] = s.times_plus(self.offsets[0], s.all(token.sum), sums[t]);
@@ -119,15 +119,22 @@ impl<S: Simd> GroupWeights<S> {
             }
             let (codes, activations) = (self.codes.as_chunks::<4>().0, token.codes.as_chunks::<4>().0);
             for half in 0..2 {
-                let negative = i32::from(token.negative_halves[half]);
-                let dot = s.dot(C::KIND, &codes[half], &activations[half], negative);
+                let minus_eight_sums = i32::from(token.minus_eight_half_sums[half]);
+                let dot = s.dot(C::KIND, &codes[half], &activations[half], minus_eight_sums);
                 sums[t] = s.times_plus(s.floats(dot), s.times(self.scales[half], token_scale), sums[t]);
                 if C::OFFSETS {
-                    sums[t] = s.times_plus(self.offsets[half], s.all(token.scale * -negative as f32), sums[t]);
+                    sums[t] =
+                        s.times_plus(self.offsets[half], s.all(token.scale * half_sum(minus_eight_sums)), sums[t]);
                 }
             }
         }
     }
+}
+
+/// The sum that was stored times minus eight.
+#[inline(always)]
+fn half_sum(minus_eight_sums: i32) -> f32 {
+    minus_eight_sums as f32 * -0.125
 }
 
 /// One to four tokens: every byte of the panel is read from memory once, and unpacked in registers.
@@ -394,8 +401,9 @@ impl ChunkTile<'_> {
                 let mut dots = [[s.zeros(); T]; 2];
                 for t in 0..T {
                     let token = &tokens[t][group];
-                    let negative = if C::HALVES { i32::from(token.negative_halves[half]) } else { token.negative };
-                    let start = s.start(C::KIND, negative);
+                    let minus_eight_sums =
+                        if C::HALVES { i32::from(token.minus_eight_half_sums[half]) } else { token.minus_eight_sums };
+                    let start = s.start(C::KIND, minus_eight_sums);
                     (dots[0][t], dots[1][t]) = (start, start);
                 }
                 for word in half * 4..half * 4 + 8 / halves {
@@ -419,7 +427,7 @@ impl ChunkTile<'_> {
                         for t in 0..T {
                             let token = &tokens[t][group];
                             let sum = if C::HALVES {
-                                token.scale * -f32::from(token.negative_halves[half])
+                                token.scale * half_sum(i32::from(token.minus_eight_half_sums[half]))
                             } else {
                                 token.sum
                             };

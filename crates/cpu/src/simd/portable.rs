@@ -172,9 +172,9 @@ impl RowSimd for Portable {
         kind: CodeKind,
         codes: &[Self::Words; N],
         activations: &[[i8; 4]; N],
-        negative: i32,
+        minus_eight_sums: i32,
     ) -> Self::Words {
-        let mut sums = [negative * kind.zero; LANES];
+        let mut sums = [minus_eight_sums / 8 * kind.zero; LANES];
         for (codes, activations) in codes.iter().zip(activations) {
             for row in 0..LANES {
                 for byte in 0..4 {
@@ -191,8 +191,8 @@ impl RowSimd for Portable {
         codes
     }
     #[inline(always)]
-    fn start(self, kind: CodeKind, negative: i32) -> Self::Words {
-        [(negative * kind.zero).to_le_bytes(); LANES]
+    fn start(self, kind: CodeKind, minus_eight_sums: i32) -> Self::Words {
+        [(minus_eight_sums / 8 * kind.zero).to_le_bytes(); LANES]
     }
     #[inline(always)]
     fn step(self, kind: CodeKind, sum: Self::Words, codes: Self::Words, activations: [i8; 4]) -> Self::Words {

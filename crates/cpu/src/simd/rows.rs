@@ -13,7 +13,7 @@ pub(crate) const PANEL_ROWS: usize = 16;
 pub(crate) struct CodeKind {
     /// Bits of a code, 2 to 6, which then is unsigned; or 8: signed bytes.
     pub(crate) bits: u32,
-    /// The code that stands for 0; of signed bytes 0.
+    /// The code that stands for 0, a multiple of 4; of signed bytes 0.
     pub(crate) zero: i32,
 }
 
@@ -59,19 +59,20 @@ pub(crate) trait RowSimd: Copy + Send + Sync + 'static {
     fn signed_byte(self, a: Self::Words, index: usize) -> Self::Words;
 
     /// For each row the sum over its codes, less the one that stands for 0, times the activations: exact. `codes` are `N`
-    /// vectors of four columns each, `negative` is minus the sum of the activations.
+    /// vectors of four columns each, `minus_eight_sums` is
+    /// minus eight times the sum of the activations.
     fn dot<const N: usize>(
         self,
         kind: CodeKind,
         codes: &[Self::Words; N],
         activations: &[[i8; 4]; N],
-        negative: i32,
+        minus_eight_sums: i32,
     ) -> Self::Words;
 
     /// Codes as [`RowSimd::step`] wants them.
     fn for_steps(self, kind: CodeKind, codes: Self::Words) -> Self::Words;
-    /// Begins a sum that ends as that of [`RowSimd::dot`]; `negative` as there.
-    fn start(self, kind: CodeKind, negative: i32) -> Self::Words;
+    /// Begins a sum that ends as that of [`RowSimd::dot`]; `minus_eight_sums` as there.
+    fn start(self, kind: CodeKind, minus_eight_sums: i32) -> Self::Words;
     /// Adds four columns.
     fn step(self, kind: CodeKind, sum: Self::Words, codes: Self::Words, activations: [i8; 4]) -> Self::Words;
 

@@ -27,7 +27,7 @@ fn dot_by_widening<const N: usize>(
     kind: CodeKind,
     codes: &[__m256i; N],
     activations: &[[i8; 4]; N],
-    negative: i32,
+    minus_eight_sums: i32,
 ) -> __m256i {
     intrinsic!({
         let ones = _mm256_set1_epi16(1);
@@ -54,7 +54,7 @@ fn dot_by_widening<const N: usize>(
             }
             sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
         }
-        if kind.zero == 0 { sum } else { _mm256_add_epi32(sum, _mm256_set1_epi32(negative * kind.zero)) }
+        if kind.zero == 0 { sum } else { _mm256_add_epi32(sum, _mm256_set1_epi32(minus_eight_sums / 8 * kind.zero)) }
     })
 }
 
@@ -69,17 +69,16 @@ macro_rules! steps_by_vnni {
             if kind.bits == 8 { intrinsic!($xor(codes, $splat(0x8080_8080u32 as i32))) } else { codes }
         }
         #[inline(always)]
-        fn start(self, kind: CodeKind, negative: i32) -> $vector {
-            // Times the code that stands for 0, by shifts of a broadcast: it comes from memory and costs no instruction more.
-            let all = intrinsic!($splat(negative));
+        fn start(self, kind: CodeKind, minus_eight_sums: i32) -> $vector {
+            // For eight this is a broadcast from memory, which costs no arithmetic instruction.
+            let all = intrinsic!($splat(minus_eight_sums));
             match if kind.bits == 8 { 128 } else { kind.zero } {
                 0 => self.zeros(),
-                4 => intrinsic!($shift::<2>(all)),
-                8 => intrinsic!($shift::<3>(all)),
-                16 => intrinsic!($shift::<4>(all)),
-                32 => intrinsic!($shift::<5>(all)),
-                128 => intrinsic!($shift::<7>(all)),
-                zero => intrinsic!($splat(negative * zero)),
+                8 => all,
+                16 => intrinsic!($shift::<1>(all)),
+                32 => intrinsic!($shift::<2>(all)),
+                128 => intrinsic!($shift::<4>(all)),
+                zero => intrinsic!($splat(minus_eight_sums / 8 * zero)),
             }
         }
         #[inline(always)]
@@ -92,10 +91,10 @@ macro_rules! steps_by_vnni {
             kind: CodeKind,
             codes: &[$vector; N],
             activations: &[[i8; 4]; N],
-            negative: i32,
+            minus_eight_sums: i32,
         ) -> $vector {
             // Two sums, which wait for each other less.
-            let (mut even, mut odd) = (self.start(kind, negative), self.zeros());
+            let (mut even, mut odd) = (self.start(kind, minus_eight_sums), self.zeros());
             for index in 0..N {
                 let codes = self.for_steps(kind, codes[index]);
                 if index % 2 == 0 {
@@ -119,8 +118,8 @@ macro_rules! steps_by_widening {
             codes
         }
         #[inline(always)]
-        fn start(self, kind: CodeKind, negative: i32) -> __m256i {
-            intrinsic!(_mm256_set1_epi32(negative * kind.zero))
+        fn start(self, kind: CodeKind, minus_eight_sums: i32) -> __m256i {
+            intrinsic!(_mm256_set1_epi32(minus_eight_sums / 8 * kind.zero))
         }
         #[inline(always)]
         fn step(self, kind: CodeKind, sum: __m256i, codes: __m256i, activations: [i8; 4]) -> __m256i {
@@ -133,9 +132,9 @@ macro_rules! steps_by_widening {
             kind: CodeKind,
             codes: &[__m256i; N],
             activations: &[[i8; 4]; N],
-            negative: i32,
+            minus_eight_sums: i32,
         ) -> __m256i {
-            dot_by_widening(kind, codes, activations, negative)
+            dot_by_widening(kind, codes, activations, minus_eight_sums)
         }
     };
 }
