@@ -3,6 +3,8 @@
 use crate::error::{Result, error};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512Vnni, AvxVnni};
+#[cfg(target_arch = "aarch64")]
+use crate::simd::{Neon, NeonDotprod};
 use crate::simd::{Portable, Task};
 
 /// An instruction set, with the proof that this CPU has it.
@@ -15,6 +17,10 @@ pub(crate) enum Isa {
     AvxVnni(AvxVnni),
     #[cfg(target_arch = "x86_64")]
     Avx512(Avx512Vnni),
+    #[cfg(target_arch = "aarch64")]
+    Neon(Neon),
+    #[cfg(target_arch = "aarch64")]
+    Dotprod(NeonDotprod),
 }
 
 /// The names that `DUAN_ISA` knows; those of other machines are accepted and never found.
@@ -23,13 +29,18 @@ const NAMES: [&str; 7] = ["scalar", "avx2", "avxvnni", "avx512", "neon", "dotpro
 impl Isa {
     /// Every instruction set that this CPU has, the best last.
     pub(crate) fn available() -> Vec<Isa> {
-        #[allow(unused_mut, reason = "other architectures add nothing yet")]
+        #[allow(unused_mut, reason = "other architectures add nothing")]
         let mut found = vec![Isa::Scalar(Portable)];
         #[cfg(target_arch = "x86_64")]
         {
             found.extend(Avx2::detect().map(Isa::Avx2));
             found.extend(AvxVnni::detect().map(Isa::AvxVnni));
             found.extend(Avx512Vnni::detect().map(Isa::Avx512));
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            found.extend(Neon::detect().map(Isa::Neon));
+            found.extend(NeonDotprod::detect().map(Isa::Dotprod));
         }
         found
     }
@@ -62,6 +73,10 @@ impl Isa {
             Isa::AvxVnni(_) => "avxvnni",
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(_) => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(_) => "neon",
+            #[cfg(target_arch = "aarch64")]
+            Isa::Dotprod(_) => "dotprod",
         }
     }
 
@@ -76,6 +91,10 @@ impl Isa {
             Isa::AvxVnni(simd) => simd.vectorize(task),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512(simd) => simd.vectorize(task),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(simd) => simd.vectorize(task),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Dotprod(simd) => simd.vectorize(task),
         }
     }
 }
@@ -86,10 +105,10 @@ mod tests {
 
     #[test]
     fn the_mask_is_obeyed_and_checked() {
-        assert_eq!(Isa::best(Some("scalar")).unwrap().name(), "scalar");
-        assert_eq!(Isa::best(Some(" scalar , neon")).unwrap().name(), "scalar");
-        assert!(Isa::best(Some("sse9")).unwrap_err().to_string().contains("sse9"));
         let nothing_here = if cfg!(target_arch = "x86_64") { "neon" } else { "avx2" };
+        assert_eq!(Isa::best(Some("scalar")).unwrap().name(), "scalar");
+        assert_eq!(Isa::best(Some(&format!(" scalar , {nothing_here}"))).unwrap().name(), "scalar");
+        assert!(Isa::best(Some("sse9")).unwrap_err().to_string().contains("sse9"));
         assert!(Isa::best(Some(nothing_here)).unwrap_err().to_string().contains("scalar"));
         let all = Isa::available();
         assert_eq!(Isa::best(None).unwrap().name(), all.last().unwrap().name());

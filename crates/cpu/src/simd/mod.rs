@@ -1,23 +1,31 @@
 //! Eight numbers at a time: the vocabulary of everything but the matrix kernels, whose lanes are in [`rows`].
 //!
-//! [`Simd`] is implemented by values that exist only where the CPU has the instructions ([`Avx2`],
-//! [`AvxVnni`], [`Avx512Vnni`]) and by [`Portable`], plain arrays that every CPU has. A kernel is a
-//! [`Task`], written once, and [`Simd::vectorize`] runs it compiled for that instruction set.
+//! [`Simd`] is implemented by values that exist only where the CPU has the instructions (`Avx2`, `AvxVnni` and
+//! `Avx512Vnni` on x86-64, `Neon` and `NeonDotprod` on 64-bit Arm) and by [`Portable`], plain arrays that every CPU has. A
+//! kernel is a [`Task`], written once, and [`Simd::vectorize`] runs it compiled for that instruction set.
 //!
-//! All x86 implementations keep the same lanes and the same order of additions, so that they give the same
+//! All implementations keep the same lanes and the same order of additions, so that they give the same
 //! bits; only `Portable` rounds twice where the others fuse a multiplication with an addition.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod math;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(target_arch = "aarch64")]
+mod neon_rows;
 mod portable;
 mod rows;
+#[cfg(test)]
+mod tests;
 #[cfg(target_arch = "x86_64")]
 mod x86_rows;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) use avx2::{Avx2, Avx512Vnni, AvxVnni};
 pub(crate) use math::{exp, gelu_tanh, silu, tanh};
+#[cfg(target_arch = "aarch64")]
+pub(crate) use neon::{Neon, NeonDotprod};
 pub(crate) use portable::Portable;
 pub(crate) use rows::{CodeKind, PANEL_ROWS, RowSimd};
 
