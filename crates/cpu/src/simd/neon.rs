@@ -91,16 +91,16 @@ macro_rules! instruction_set {
             }
 
             #[inline(always)]
-            fn prefetch(self, bytes: &[u8], offset: usize) {
-                let address = bytes.as_ptr().wrapping_add(offset);
+            fn prefetch<T>(self, from: &[T], offset: usize) {
+                let address = from.as_ptr().cast::<u8>().wrapping_add(offset);
                 // SAFETY: a prefetch is a hint that cannot fault, whatever the address.
                 unsafe {
                     asm!("prfm pldl1keep, [{at}]", at = in(reg) address, options(readonly, nostack, preserves_flags));
                 }
             }
             #[inline(always)]
-            fn prefetch_far(self, bytes: &[u8], offset: usize) {
-                let address = bytes.as_ptr().wrapping_add(offset);
+            fn prefetch_far<T>(self, from: &[T], offset: usize) {
+                let address = from.as_ptr().cast::<u8>().wrapping_add(offset);
                 // SAFETY: as above.
                 unsafe {
                     asm!("prfm pldl2keep, [{at}]", at = in(reg) address, options(readonly, nostack, preserves_flags));
@@ -184,26 +184,12 @@ macro_rules! instruction_set {
                 })
             }
             #[inline(always)]
-            fn sum4(self, a: [F; 4]) -> [f32; 4] {
-                intrinsic!({
-                    let four = a.map(|a| vaddq_f32(a[0], a[1]));
-                    let two = [vpaddq_f32(four[0], four[1]), vpaddq_f32(four[2], four[3])];
-                    let mut sums = [0.0; 4];
-                    vst1q_f32(sums.as_mut_ptr(), vpaddq_f32(two[0], two[1]));
-                    sums
-                })
-            }
-            #[inline(always)]
             fn largest(self, a: F) -> f32 {
                 intrinsic!({
                     let four = larger(a[0], a[1]);
                     let two = larger(four, vextq_f32::<2>(four, four));
                     vgetq_lane_f32::<0>(larger(two, vdupq_laneq_f32::<1>(two)))
                 })
-            }
-            #[inline(always)]
-            fn load_f16(self, from: &[f16; LANES]) -> F {
-                widen(intrinsic!(vld1q_u16(from.as_ptr().cast())))
             }
             #[inline(always)]
             fn store_f16(self, x: F, to: &mut [f16; LANES]) {

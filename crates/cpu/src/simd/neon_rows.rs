@@ -3,6 +3,8 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
+use half::f16;
+
 use super::neon::{F, Neon, NeonDotprod, both, intrinsic, widen};
 use super::rows::{CodeKind, RowSimd};
 
@@ -264,6 +266,10 @@ macro_rules! eight_rows {
             #[inline(always)]
             fn floats_of_f16(self, from: &[u8]) -> F {
                 widen(intrinsic!(vreinterpretq_u16_u8(vld1q_u8(at(from, 16)))))
+            }
+            #[inline(always)]
+            fn floats_of_halves(self, from: &[f16]) -> F {
+                widen(intrinsic!(vld1q_u16(from[..8].as_ptr().cast())))
             }
             #[inline(always)]
             fn get(self, from: &[f32]) -> F {

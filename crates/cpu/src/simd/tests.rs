@@ -75,7 +75,6 @@ fn floats<S: Simd>(s: S, operands: &Operands) -> Vec<Found> {
         ("zero_below", lanes(s, s.zero_below(a, b, c))),
         ("sum", vec![one(s.sum(a))]),
         ("sum of small numbers", vec![one(s.sum(small[0]))]),
-        ("sum4", s.sum4(small).map(one).to_vec()),
         // Which of both zeros is the largest does not matter: adding one makes them one.
         ("largest", vec![one(s.largest(small[0]) + 0.0)]),
         ("round_to_i8", codes.as_flattened().iter().map(|&code| code as u32).collect()),
@@ -85,13 +84,10 @@ fn floats<S: Simd>(s: S, operands: &Operands) -> Vec<Found> {
 
 #[inline(always)]
 fn half_floats<S: Simd>(s: S, operands: &Operands) -> Vec<Found> {
-    let halves: [f16; LANES] =
-        std::array::from_fn(|i| f16::from_le_bytes([operands.bytes[0][2 * i], operands.bytes[0][2 * i + 1]]));
     let mut narrow = [[f16::ZERO; LANES]; 2];
     s.store_f16(s.load(&operands.any[0]), &mut narrow[0]);
     s.store_f16(s.load(&operands.small[0]), &mut narrow[1]);
     vec![
-        ("load_f16", lanes(s, s.load_f16(&halves))),
         // NaN keeps its sign and the upper bits of what it carries.
         ("store_f16", narrow.as_flattened().iter().map(|half| u32::from(half.to_bits())).collect()),
     ]
@@ -126,6 +122,7 @@ fn rows<S: Simd>(s: S, operands: &Operands) -> Vec<Found> {
     let x = |first: usize| s.get(&floats[0].as_flattened()[first..]);
     let y = |first: usize| s.get(&floats[1].as_flattened()[first..]);
     let z = |first: usize| s.get(&floats[2].as_flattened()[first..]);
+    let halves: [f16; PANEL_ROWS] = std::array::from_fn(|i| f16::from_le_bytes([bytes[0][2 * i], bytes[0][2 * i + 1]]));
     let mut found = vec![
         ("zeros", words(s, |_| s.zeros())),
         ("words", words(s, a)),
@@ -144,6 +141,7 @@ fn rows<S: Simd>(s: S, operands: &Operands) -> Vec<Found> {
         ("floats_of_bits 0", numbers(s, |first| s.floats_of_bits::<0>(a(first)))),
         ("floats_of_bits 16", numbers(s, |first| s.floats_of_bits::<16>(a(first)))),
         ("floats_of_f16", numbers(s, |first| s.floats_of_f16(&bytes[0][2 * first..]))),
+        ("floats_of_halves", numbers(s, |first| s.floats_of_halves(&halves[first..]))),
         ("get, put", numbers(s, x)),
         ("all", numbers(s, |_| s.all(any[0][0]))),
         ("times", numbers(s, |first| s.times(x(first), y(first)))),
@@ -254,8 +252,8 @@ fn the_largest_codes_do_not_wrap() {
 
 #[test]
 fn every_half_float_is_widened() {
-    for first in (0..=u16::MAX).step_by(LANES) {
-        let halves: [f16; LANES] = std::array::from_fn(|i| f16::from_bits(first + i as u16));
+    for first in (0..=u16::MAX).step_by(PANEL_ROWS) {
+        let halves: [f16; PANEL_ROWS] = std::array::from_fn(|i| f16::from_bits(first + i as u16));
         let expected = halves.map(|half| one(half.to_f32()));
         for isa in Isa::available() {
             assert_eq!(isa.run(Widen(&halves)), expected, "{} from {first:04x}", isa.name());
@@ -263,14 +261,14 @@ fn every_half_float_is_widened() {
     }
 }
 
-struct Widen<'a>(&'a [f16; LANES]);
+struct Widen<'a>(&'a [f16; PANEL_ROWS]);
 
 impl Task for Widen<'_> {
     type Output = Vec<u32>;
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> Vec<u32> {
-        lanes(s, s.load_f16(self.0))
+        numbers(s, |first| s.floats_of_halves(&self.0[first..]))
     }
 }
 
