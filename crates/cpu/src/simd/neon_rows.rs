@@ -32,8 +32,8 @@ fn widen_words(numbers: uint16x8_t) -> Words {
 
 /// What a sum of codes starts with, so that the code which stands for 0 is one.
 #[inline(always)]
-fn start(kind: CodeKind, negative: i32) -> i32 {
-    if kind.bits == 8 { 0 } else { negative * kind.zero }
+fn start(kind: CodeKind, minus_eight_sums: i32) -> i32 {
+    if kind.bits == 8 { 0 } else { minus_eight_sums / 8 * kind.zero }
 }
 
 /// Sums of bytes by fours with the vector unit alone: products meet in 16 bits, where as many vectors are added as cannot
@@ -46,7 +46,7 @@ unsafe fn dot_by_widening<const N: usize>(
     kind: CodeKind,
     codes: &[Words; N],
     activations: &[[i8; 4]; N],
-    negative: i32,
+    minus_eight_sums: i32,
 ) -> Words {
     let together = match kind.bits {
         ..=5 => 8,
@@ -67,7 +67,7 @@ unsafe fn dot_by_widening<const N: usize>(
                 sums = [vpadalq_s16(sums[0], products[0]), vpadalq_s16(sums[1], products[1])];
             }
             let rows = vpaddq_s32(sums[0], sums[1]);
-            vreinterpretq_u8_s32(vaddq_s32(rows, vdupq_n_s32(start(kind, negative))))
+            vreinterpretq_u8_s32(vaddq_s32(rows, vdupq_n_s32(start(kind, minus_eight_sums))))
         })
     };
     [dot(0), dot(1)]
@@ -83,11 +83,11 @@ unsafe fn dot_at_once<const N: usize>(
     kind: CodeKind,
     codes: &[Words; N],
     activations: &[[i8; 4]; N],
-    negative: i32,
+    minus_eight_sums: i32,
 ) -> Words {
     const { assert!(N.is_multiple_of(4), "activations are taken four words at a time") };
     let dot = |register: usize| {
-        let mut sums = intrinsic!(vdupq_n_s32(start(kind, negative)));
+        let mut sums = intrinsic!(vdupq_n_s32(start(kind, minus_eight_sums)));
         for (codes, activations) in codes.as_chunks::<4>().0.iter().zip(activations.as_chunks::<4>().0) {
             // SAFETY: the caller says that the CPU has the instruction, which reads and writes registers only; the array
             // that is loaded has sixteen bytes. The assembler is told of the feature within these lines alone.
@@ -234,17 +234,17 @@ macro_rules! eight_rows {
                 kind: CodeKind,
                 codes: &[Words; N],
                 activations: &[[i8; 4]; N],
-                negative: i32,
+                minus_eight_sums: i32,
             ) -> Words {
-                intrinsic!($dot(kind, codes, activations, negative))
+                intrinsic!($dot(kind, codes, activations, minus_eight_sums))
             }
             #[inline(always)]
             fn for_steps(self, _: CodeKind, codes: Words) -> Words {
                 codes
             }
             #[inline(always)]
-            fn start(self, kind: CodeKind, negative: i32) -> Words {
-                intrinsic!([vreinterpretq_u8_s32(vdupq_n_s32(start(kind, negative))); 2])
+            fn start(self, kind: CodeKind, minus_eight_sums: i32) -> Words {
+                intrinsic!([vreinterpretq_u8_s32(vdupq_n_s32(start(kind, minus_eight_sums))); 2])
             }
             #[inline(always)]
             fn step(self, kind: CodeKind, sum: Words, codes: Words, activations: [i8; 4]) -> Words {

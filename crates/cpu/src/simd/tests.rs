@@ -181,20 +181,20 @@ fn codes<S: Simd, const N: usize>(s: S, kind: CodeKind, operands: &Operands, fir
     codes
 }
 
-fn negative(activations: &[[i8; 4]]) -> i32 {
-    -activations.as_flattened().iter().map(|&code| i32::from(code)).sum::<i32>()
+fn minus_eight_sums(activations: &[[i8; 4]]) -> i32 {
+    -8 * activations.as_flattened().iter().map(|&code| i32::from(code)).sum::<i32>()
 }
 
 #[inline(always)]
 fn dot<S: Simd, const N: usize>(s: S, kind: CodeKind, operands: &Operands, first: usize) -> S::Words {
     let activations: &[[i8; 4]; N] = operands.codes.first_chunk().expect("at most eight words");
-    s.dot(kind, &codes(s, kind, operands, first), activations, negative(activations))
+    s.dot(kind, &codes(s, kind, operands, first), activations, minus_eight_sums(activations))
 }
 
 #[inline(always)]
 fn steps<S: Simd>(s: S, kind: CodeKind, operands: &Operands, first: usize) -> S::Words {
     let codes: [S::Words; 8] = codes(s, kind, operands, first);
-    let mut sum = s.start(kind, negative(&operands.codes));
+    let mut sum = s.start(kind, minus_eight_sums(&operands.codes));
     for (&codes, &activations) in codes.iter().zip(&operands.codes) {
         sum = s.step(kind, sum, s.for_steps(kind, codes), activations);
     }
