@@ -138,7 +138,7 @@ run_tests() {
 
 answer_a_prompt() {
     local program=$target/$triple/debug/duan found
-    cargo_for_arm "$1" build --profile test "${packages[@]}" --bin duan --test conformance "${@:2}"
+    cargo_for_arm "$1" build --profile test "${packages[@]}" --bin duan --test conformance --test oracle "${@:2}"
     if "${linker%gcc}readelf" --program-headers "$program" | grep INTERP; then
         fail "$program asks for a loader: it is not static"
     fi
