@@ -16,6 +16,8 @@ use crate::simd::PANEL_ROWS;
 
 /// Bytes that one worker lays out at once, at least a panel.
 const PIECE_BYTES: usize = 1 << 20;
+/// Bytes of the file after which its pages are given back: what is held twice at most.
+const ROUND_BYTES: usize = 32 << 20;
 
 /// A matrix, or several of one shape below each other (experts).
 struct Entry {
@@ -89,19 +91,27 @@ impl DeviceWeights {
             let part_panels = part_rows.div_ceil(PANEL_ROWS);
             let panels = entry.parts * part_panels;
             let per_piece = (PIECE_BYTES / panel_bytes).max(1);
+            let per_round = (ROUND_BYTES / panel_bytes).max(1);
+            // The file's rows of a panel.
+            let rows = |index: usize| {
+                let (part, panel) = (index / part_panels, index % part_panels);
+                let rows = panel * PANEL_ROWS..part_rows.min((panel + 1) * PANEL_ROWS);
+                (part * part_rows + rows.start) * row_bytes..(part * part_rows + rows.end) * row_bytes
+            };
             let out = SharedSlice::new(&mut self.panels[range.clone()]);
-            pool.run(panels.div_ceil(per_piece), workers, &|piece, _| {
-                for index in piece * per_piece..panels.min((piece + 1) * per_piece) {
-                    let (part, panel) = (index / part_panels, index % part_panels);
-                    let rows = panel * PANEL_ROWS..part_rows.min((panel + 1) * PANEL_ROWS);
-                    let start = (part * part_rows + rows.start) * row_bytes;
-                    let from = &matrix.bytes()[start..start + rows.len() * row_bytes];
-                    // SAFETY: each panel is in one piece.
-                    let to = unsafe { out.part(index * panel_bytes..(index + 1) * panel_bytes) };
-                    layout.pack(format, from, row_bytes, to);
-                }
-            });
-            matrix.bytes().release_pages();
+            for first in (0..panels).step_by(per_round) {
+                let round = first..panels.min(first + per_round);
+                pool.run(round.len().div_ceil(per_piece), workers, &|piece, _| {
+                    let first = round.start + piece * per_piece;
+                    for index in first..round.end.min(first + per_piece) {
+                        // SAFETY: each panel is in one piece of one round.
+                        let to = unsafe { out.part(index * panel_bytes..(index + 1) * panel_bytes) };
+                        layout.pack(format, &matrix.bytes()[rows(index)], row_bytes, to);
+                    }
+                });
+                let done = matrix.bytes().slice(rows(round.start).start..rows(round.end - 1).end);
+                done.into_iter().for_each(|bytes| bytes.release_pages());
+            }
         }
     }
 
