@@ -15,7 +15,15 @@ impl LargePages {
     /// # Errors
     /// When the system promises no more memory.
     pub(crate) fn new(length: usize) -> std::io::Result<Self> {
-        inner::Memory::new(length).map(Self)
+        inner::Memory::new(length, true).map(Self)
+    }
+
+    /// The same in ordinary pages, to be compared.
+    ///
+    /// # Errors
+    /// As [`LargePages::new`].
+    pub(crate) fn declined(length: usize) -> std::io::Result<Self> {
+        inner::Memory::new(length, false).map(Self)
     }
 }
 
@@ -58,7 +66,7 @@ mod inner {
     unsafe impl Sync for Memory {}
 
     impl Memory {
-        pub(super) fn new(length: usize) -> io::Result<Self> {
+        pub(super) fn new(length: usize, large: bool) -> io::Result<Self> {
             let map_length = length.max(1).checked_add(LARGE_PAGE_BYTES).ok_or(io::ErrorKind::OutOfMemory)?;
             // SAFETY: a new anonymous map at an address that the system chooses touches no memory of anybody.
             let map = unsafe {
@@ -68,8 +76,9 @@ mod inner {
             // SAFETY: the map is one large page longer than what is used of it, so the aligned start lies within it.
             let start = unsafe { map.cast::<u8>().add(before) };
             // A wish: where the system has no large pages, ordinary ones do.
-            // SAFETY: the range lies within the map made above, and the advice does not change what is in it.
-            let _ = unsafe { madvise(start.cast(), length, Advice::LinuxHugepage) };
+            let advice = if large { Advice::LinuxHugepage } else { Advice::LinuxNoHugepage };
+            // SAFETY: the range lies within the map made above, and neither advice changes what is in it.
+            let _ = unsafe { madvise(start.cast(), length, advice) };
             let map = NonNull::new(map).ok_or(io::ErrorKind::OutOfMemory)?;
             let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
             Ok(Self { map, map_length, start, length })
@@ -103,7 +112,7 @@ mod inner {
     pub(super) struct Memory(Vec<u8>);
 
     impl Memory {
-        pub(super) fn new(length: usize) -> io::Result<Self> {
+        pub(super) fn new(length: usize, _large: bool) -> io::Result<Self> {
             Ok(Self(vec![0; length]))
         }
 
@@ -129,6 +138,7 @@ mod tests {
             assert!(memory.iter().all(|&byte| byte == 0));
             memory.fill(7);
             assert!(memory.iter().all(|&byte| byte == 7));
+            assert_eq!(LargePages::declined(length).unwrap().len(), length);
         }
         assert!(LargePages::new(usize::MAX).is_err());
     }

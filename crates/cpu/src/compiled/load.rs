@@ -37,7 +37,7 @@ impl CpuModel {
         let value_dim = graph.caches.iter().map(|cache| cache.value_dim).max().unwrap_or(0);
         let workers = threads.prefill.max(threads.decode);
         let mut pool = Pool::new(workers).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
-        let weights = DeviceWeights::new(&model, &used, true, &mut pool)?;
+        let weights = DeviceWeights::new(&model, &used, &mut pool)?;
         let scratch = || Scratch {
             kernel: kernels::Scratch::new(weights.all()),
             attention: attention::Scratch::new(key_dim, value_dim),

@@ -44,11 +44,12 @@ pub(crate) struct DeviceWeights {
 }
 
 impl DeviceWeights {
-    /// Takes the matrices that `ops` read, and lays them out if `pack` says so.
+    /// Takes the matrices that `ops` read, and lays them out. Those with fewer rows than a panel stay as they are: filled up they
+    /// could be sixteen times as large as their file.
     ///
     /// # Errors
     /// When there is no memory for the panels.
-    pub(crate) fn new(model: &Model, ops: &[&Op], pack: bool, pool: &mut Pool) -> Result<Self> {
+    pub(crate) fn new(model: &Model, ops: &[&Op], pool: &mut Pool) -> Result<Self> {
         let matrices = model.weights.matrices();
         let mut entries: Vec<Option<Entry>> = matrices.iter().map(|_| None).collect();
         let mut length = 0usize;
@@ -63,7 +64,7 @@ impl DeviceWeights {
             let matrix = model.weights.matrix(id).clone();
             let place = match Layout::of(matrix.format()).filter(|_| is_multiplied) {
                 None => Held::Rows,
-                Some(layout) if !pack => Held::File(layout),
+                Some(layout) if matrix.rows() / parts < PANEL_ROWS => Held::File(layout),
                 Some(layout) => {
                     let bytes = parts * panels_bytes(matrix.rows() / parts, matrix.row_bytes());
                     let start = length;

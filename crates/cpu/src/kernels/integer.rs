@@ -38,7 +38,12 @@ impl<C: Codes> Task for Panels<'_, C> {
         if job.tokens <= FEW_TOKENS {
             for index in panels {
                 let tile = Tile { job, coded, index };
-                few_tokens::<S, C>(s, &tile, job.weights.panel(index, panel));
+                let panel = job.weights.panel(index, panel);
+                if const { S::ROWS == PANEL_ROWS } {
+                    few_tokens::<S, C, 1>(s, &tile, panel);
+                } else {
+                    few_tokens::<S, C, 2>(s, &tile, panel);
+                }
             }
             return;
         }
@@ -137,29 +142,17 @@ fn half_sum(minus_eight_sums: i32) -> f32 {
     minus_eight_sums as f32 * -0.125
 }
 
-/// One to four tokens: every byte of the panel is read from memory once, and unpacked in registers.
+/// One to four tokens for a panel, which is `V` vectors of rows: every byte is read from memory once, and unpacked in registers.
 #[inline(always)]
-fn few_tokens<S: Simd, C: Codes>(s: S, tile: &Tile<'_>, panel: &[u8]) {
-    if const { S::ROWS == PANEL_ROWS } {
-        match tile.job.tokens {
-            1 => straight::<S, C, 1, 1>(s, tile, panel, 0),
-            2 => straight::<S, C, 2, 1>(s, tile, panel, 0),
-            3 => {
-                straight::<S, C, 2, 1>(s, tile, panel, 0);
-                straight::<S, C, 1, 1>(s, tile, panel, 2);
-            }
-            _ => straight::<S, C, 4, 1>(s, tile, panel, 0),
+fn few_tokens<S: Simd, C: Codes, const V: usize>(s: S, tile: &Tile<'_>, panel: &[u8]) {
+    match tile.job.tokens {
+        1 => straight::<S, C, 1, V>(s, tile, panel, 0),
+        2 => straight::<S, C, 2, V>(s, tile, panel, 0),
+        3 => {
+            straight::<S, C, 2, V>(s, tile, panel, 0);
+            straight::<S, C, 1, V>(s, tile, panel, 2);
         }
-    } else {
-        match tile.job.tokens {
-            1 => straight::<S, C, 1, 2>(s, tile, panel, 0),
-            2 => straight::<S, C, 2, 2>(s, tile, panel, 0),
-            3 => {
-                straight::<S, C, 2, 2>(s, tile, panel, 0);
-                straight::<S, C, 1, 2>(s, tile, panel, 2);
-            }
-            _ => straight::<S, C, 4, 2>(s, tile, panel, 0),
-        }
+        _ => straight::<S, C, 4, V>(s, tile, panel, 0),
     }
 }
 
