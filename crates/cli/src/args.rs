@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser};
-use duan::SamplingOptions;
+use duan::{EngineOptions, SamplingOptions};
 
 use crate::commands::Command;
 
@@ -65,6 +65,24 @@ pub(crate) struct EngineArgs {
     /// Skip the warm-up run after loading
     #[arg(long)]
     pub(crate) no_warmup: bool,
+    #[command(flatten)]
+    pub(crate) switches: SwitchArgs,
+}
+
+/// What makes a model run faster and can be turned off, to see what it is worth or to rule it out.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Switches")]
+pub(crate) struct SwitchArgs {
+    /// Let the system place the threads, instead of holding each to a core
+    #[arg(long)]
+    pub(crate) no_pin: bool,
+}
+
+impl SwitchArgs {
+    /// The options with these switches.
+    pub(crate) fn apply(&self, options: EngineOptions) -> EngineOptions {
+        EngineOptions { pin: !self.no_pin, ..options }
+    }
 }
 
 /// Options of how each token is chosen.

@@ -79,7 +79,7 @@ pub(crate) fn engine_options(args: &EngineArgs, options: EngineOptions) -> Engin
         isa: isa_of_environment(),
         context: args.context.map(|context| context as usize),
         warm_up: !args.no_warmup,
-        ..options
+        ..args.switches.apply(options)
     }
 }
 

@@ -15,6 +15,7 @@
 mod activations;
 mod bandwidth;
 mod compiled;
+mod denormals;
 mod error;
 mod isa;
 mod kernels;
@@ -23,6 +24,8 @@ mod large_pages;
 mod memory;
 mod ops;
 mod panels;
+mod pieces;
+mod placement;
 mod pool;
 mod shared;
 mod simd;
@@ -38,13 +41,14 @@ pub use crate::bandwidth::{Pages, ReadBandwidth, Skipped};
 use crate::compiled::{CpuModel, Threads};
 use crate::error::{NAME, error};
 use crate::isa::Isa;
+use crate::placement::Placement;
 use crate::topology::{ThreadChoice, Topology};
 
 /// The most threads that anybody may ask for.
 const MAX_THREADS: usize = 1024;
 
 /// What the user decides about the CPU.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct CpuOptions {
     /// Threads while one token is computed; `None` lets the device choose.
     pub threads_decode: Option<usize>,
@@ -52,8 +56,16 @@ pub struct CpuOptions {
     pub threads_prefill: Option<usize>,
     /// Instruction sets that may be used, as `DUAN_ISA` names them; `None` allows all.
     pub isa: Option<String>,
+    /// Whether threads are held to cores; otherwise the system places them.
+    pub pin: bool,
     /// Kinds of ops to refuse, so that they fall back to another device: for experiments and tests.
     pub refuse: Vec<OpKind>,
+}
+
+impl Default for CpuOptions {
+    fn default() -> Self {
+        Self { threads_decode: None, threads_prefill: None, isa: None, pin: true, refuse: Vec::new() }
+    }
 }
 
 /// The CPU as a device.
@@ -61,6 +73,7 @@ pub struct CpuOptions {
 pub struct Cpu {
     isa: Isa,
     threads: Threads,
+    placement: Placement,
     thread_reason: String,
     refuse: Vec<OpKind>,
     topology: Topology,
@@ -85,7 +98,10 @@ impl Cpu {
             }
         }
         let isa = Isa::best(options.isa.as_deref())?;
-        Ok(Self { isa, threads: Threads { prefill, decode }, thread_reason, refuse: options.refuse, topology })
+        let workers = decode.max(prefill);
+        let placement = if options.pin { Placement::new(&topology, workers) } else { Placement::free(workers) };
+        let threads = Threads { prefill, decode };
+        Ok(Self { isa, threads, placement, thread_reason, refuse: options.refuse, topology })
     }
 
     /// Threads while one token is computed.
@@ -101,6 +117,11 @@ impl Cpu {
     /// Why decode has that many threads.
     pub fn thread_reason(&self) -> &str {
         &self.thread_reason
+    }
+
+    /// How many threads are held to a core of their own. The caller's is none of them: it finds the core that is left.
+    pub fn threads_held(&self) -> usize {
+        self.placement.held()
     }
 
     /// What the processor calls itself, where the system tells.
@@ -161,6 +182,6 @@ impl Backend for Cpu {
         if let Some(refusal) = refused.iter().find(|refusal| job.runs(refusal.op)) {
             return Err(error(format!("op {}: {}", refusal.op, refusal.reason)));
         }
-        Ok(Box::new(CpuModel::new(job, self.isa, self.threads)?))
+        Ok(Box::new(CpuModel::new(job, self.isa, self.threads, self.placement.clone())?))
     }
 }

@@ -1,25 +1,30 @@
 //! The worker threads: work is cut into pieces, and whoever is free takes the next.
 //!
 //! Workers spin for a moment after each job, since the next op usually follows within microseconds, then sleep.
-//! The caller works too, so a pool of one has no threads at all. Running a job takes no lock and allocates nothing.
+//! The caller works too, so a pool of one has no threads at all. Running a job takes no lock and allocates nothing. Workers are
+//! held to the CPUs that [`Placement`] names, and take denormal numbers for zero; so does the caller while it has
+//! [`Pool::enter`]ed.
 
 use std::any::Any;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use crate::denormals::FlushDenormals;
+use crate::pieces::Pieces;
+use crate::placement::{Held, Placement};
+
 /// Turns of the spin loop before a worker sleeps and the caller yields: tens of microseconds.
 const SPINS: u32 = 2_000;
 
 /// One call of [`Pool::run`], on the caller's stack.
 struct Job<'a> {
-    /// `(piece, worker)`.
-    work: &'a (dyn Fn(usize, usize) + Sync),
-    pieces: usize,
-    /// The next piece that nobody took.
-    next: AtomicUsize,
+    /// `(units, worker)`.
+    work: &'a (dyn Fn(Range<usize>, usize) + Sync),
+    pieces: Pieces,
     /// The first panic of a piece.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
@@ -45,14 +50,23 @@ const WORKER_BITS: u32 = 16;
 pub(crate) struct Pool {
     state: Arc<State>,
     threads: Vec<JoinHandle<()>>,
+    placement: Placement,
+}
+
+/// What the caller's thread is while it works: see [`Pool::enter`]. The order matters to nobody.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    _flush: FlushDenormals,
+    _held: Held,
 }
 
 impl Pool {
-    /// A pool of `workers`, the caller included.
+    /// A pool of as many workers as are placed, the caller included.
     ///
     /// # Errors
     /// When the system gives no more threads.
-    pub(crate) fn new(workers: usize) -> std::io::Result<Self> {
+    pub(crate) fn new(placement: Placement) -> std::io::Result<Self> {
+        let workers = placement.workers();
         assert!(workers < 1 << WORKER_BITS, "{workers} workers");
         let state = Arc::new(State {
             ticket: AtomicU64::new(0),
@@ -61,13 +75,22 @@ impl Pool {
             asleep: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stop: AtomicBool::new(false),
         });
-        let mut pool = Self { state, threads: Vec::new() };
+        let mut pool = Self { state, threads: Vec::new(), placement };
         for worker in 1..workers {
             let state = pool.state.clone();
+            let cpus = pool.placement.of(worker).to_vec();
             let builder = std::thread::Builder::new().name(format!("duan-{worker}"));
-            pool.threads.push(builder.spawn(move || state.work(worker))?);
+            pool.threads.push(builder.spawn(move || {
+                let _worker = Entered { _flush: FlushDenormals::new(), _held: Held::to(&cpus) };
+                state.work(worker);
+            })?);
         }
         Ok(pool)
+    }
+
+    /// Makes the caller's thread like the workers' until what this returns is dropped.
+    pub(crate) fn enter(&self) -> Entered {
+        Entered { _flush: FlushDenormals::new(), _held: Held::to(self.placement.of(0)) }
     }
 
     /// How many workers there are, the caller included.
@@ -78,12 +101,30 @@ impl Pool {
     /// Runs `work(piece, worker)` for every piece in `0..pieces` on at most `workers` of the workers, and returns when all
     /// are done. A panic in a piece is resumed here.
     pub(crate) fn run(&mut self, pieces: usize, workers: usize, work: &(dyn Fn(usize, usize) + Sync)) {
-        let workers = workers.min(self.workers()).min(pieces);
+        self.run_ranges(pieces, 1, workers, &|pieces, worker| {
+            for piece in pieces {
+                work(piece, worker);
+            }
+        });
+    }
+
+    /// Runs `work(units, worker)` on ranges of `0..units` that together are all of them, each but the last at least `least`
+    /// long, on at most `workers` of the workers; else like [`Pool::run`].
+    pub(crate) fn run_ranges(
+        &mut self,
+        units: usize,
+        least: usize,
+        workers: usize,
+        work: &(dyn Fn(Range<usize>, usize) + Sync),
+    ) {
+        let workers = workers.min(self.workers()).min(units.div_ceil(least.max(1)));
         if workers <= 1 {
-            (0..pieces).for_each(|piece| work(piece, 0));
+            if units > 0 {
+                work(0..units, 0);
+            }
             return;
         }
-        let job = Job { work, pieces, next: AtomicUsize::new(0), panic: Mutex::new(None) };
+        let job = Job { work, pieces: Pieces::new(units, least, workers), panic: Mutex::new(None) };
         let state = &*self.state;
         state.busy.store(workers - 1, Ordering::Relaxed);
         // The lifetimes are hidden here and found again in `State::work`: this function neither returns nor unwinds before
@@ -129,16 +170,12 @@ impl Drop for Pool {
 impl Job<'_> {
     fn take_pieces(&self, worker: usize) {
         let all = AssertUnwindSafe(|| {
-            loop {
-                let piece = self.next.fetch_add(1, Ordering::Relaxed);
-                if piece >= self.pieces {
-                    break;
-                }
+            while let Some(piece) = self.pieces.take() {
                 (self.work)(piece, worker);
             }
         });
         if let Err(panic) = catch_unwind(all) {
-            self.next.store(self.pieces, Ordering::Relaxed);
+            self.pieces.cancel();
             self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
         }
     }
@@ -192,7 +229,7 @@ mod tests {
     #[test]
     fn every_piece_runs_once() {
         for workers in 1..=4 {
-            let mut pool = Pool::new(workers).unwrap();
+            let mut pool = Pool::new(Placement::free(workers)).unwrap();
             for pieces in [0, 1, 2, 7, 1000] {
                 let counts: Vec<AtomicUsize> = (0..pieces).map(|_| AtomicUsize::new(0)).collect();
                 pool.run(pieces, workers, &|piece, worker| {
@@ -206,7 +243,7 @@ mod tests {
 
     #[test]
     fn fewer_workers_may_be_asked_for() {
-        let mut pool = Pool::new(3).unwrap();
+        let mut pool = Pool::new(Placement::free(3)).unwrap();
         pool.run(500, 2, &|_, worker| assert!(worker < 2));
         pool.run(500, 1, &|_, worker| assert_eq!(worker, 0));
         for round in 0..2000 {
@@ -220,9 +257,30 @@ mod tests {
         }
     }
 
+    /// Also on workers that sleep and wake.
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[test]
+    fn every_worker_takes_denormals_for_zero_and_the_caller_while_it_works() {
+        use crate::denormals::are_flushed;
+        let mut pool = Pool::new(Placement::free(3)).unwrap();
+        for _ in 0..3 {
+            let entered = pool.enter();
+            let flushed = AtomicUsize::new(0);
+            // A piece is held until every worker has one, so each of them is asked.
+            let all = std::sync::Barrier::new(3);
+            pool.run(3, 3, &|_, _| {
+                all.wait();
+                flushed.fetch_add(usize::from(are_flushed()), Ordering::Relaxed);
+            });
+            assert_eq!(flushed.into_inner(), 3);
+            drop(entered);
+            assert!(!are_flushed());
+        }
+    }
+
     #[test]
     fn sleeping_workers_wake_up() {
-        let mut pool = Pool::new(2).unwrap();
+        let mut pool = Pool::new(Placement::free(2)).unwrap();
         let count = AtomicUsize::new(0);
         for _ in 0..3 {
             std::thread::sleep(std::time::Duration::from_millis(20));
@@ -235,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_panic_reaches_the_caller_and_the_pool_goes_on() {
-        let mut pool = Pool::new(2).unwrap();
+        let mut pool = Pool::new(Placement::free(2)).unwrap();
         let result = catch_unwind(AssertUnwindSafe(|| {
             pool.run(100, 2, &|piece, _| assert_ne!(piece, 57, "piece 57"));
         }));

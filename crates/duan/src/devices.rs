@@ -41,6 +41,8 @@ pub struct CpuInfo {
     pub threads_prefill: usize,
     /// Why decode has that many.
     pub thread_reason: String,
+    /// How many are held to a core of their own; the caller's thread finds the core that is left.
+    pub threads_held: usize,
     /// The instruction set that kernels use.
     pub isa: String,
     /// The instruction sets that kernels exist for and this CPU has, the best last.
@@ -58,6 +60,7 @@ impl CpuInfo {
             threads_decode: cpu.threads_decode(),
             threads_prefill: cpu.threads_prefill(),
             thread_reason: cpu.thread_reason().to_owned(),
+            threads_held: cpu.threads_held(),
             isa: cpu.isa().to_owned(),
             isas_available: owned(Cpu::isas_available()),
             kernel_formats: owned(Cpu::kernel_formats()),
@@ -89,6 +92,7 @@ impl Devices {
             threads_prefill: options.threads_prefill,
             refuse: options.refuse.clone(),
             isa: options.isa.clone(),
+            pin: options.pin,
         })?;
         let reference = Reference::new(Precision::Coded).with_memory_available(cpu.memory_available_bytes());
         Ok(Self { cpu, reference, only_reference })

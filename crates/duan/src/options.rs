@@ -19,6 +19,8 @@ pub struct EngineOptions {
     /// Instruction sets that the CPU may use, as `DUAN_ISA` names them (`scalar`, `avx2`, ... separated by commas);
     /// `None` allows all.
     pub isa: Option<String>,
+    /// Whether the CPU's threads are held to cores; otherwise the system places them.
+    pub pin: bool,
     /// Positions of the context; `None` takes the model's, at most 4096.
     pub context: Option<usize>,
     /// How the KV cache keeps its numbers.
@@ -50,6 +52,7 @@ impl Default for EngineOptions {
             threads: None,
             threads_prefill: None,
             isa: None,
+            pin: true,
             context,
             kv_format,
             prefill_rows: max_rows,

@@ -10,7 +10,7 @@ use clap::{CommandFactory as _, ValueEnum};
 use duan::EngineOptions;
 use duan::bench::{BenchEvent, BenchOptions, Progress, Test, bench};
 
-use crate::args::{Cli, Common, isa_of_environment, threads_of_environment};
+use crate::args::{Cli, Common, SwitchArgs, isa_of_environment, threads_of_environment};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::open;
 use crate::output::warn;
@@ -60,6 +60,8 @@ pub(crate) struct Args {
     /// Skip the run before each test that does not count
     #[arg(long)]
     no_warmup: bool,
+    #[command(flatten)]
+    switches: SwitchArgs,
 }
 
 /// How results are written.
@@ -95,7 +97,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         isa: isa_of_environment(),
         warm_up: !args.no_warmup,
         cancel: interrupt.flag(),
-        ..EngineOptions::default()
+        ..args.switches.apply(EngineOptions::default())
     };
     let threads: Vec<usize> = args.threads.iter().map(|&threads| usize::from(threads)).collect();
     let options = BenchOptions { engine, threads, tests, repetitions: args.repetitions as usize };

@@ -55,7 +55,11 @@ fn facts(cpu: &CpuInfo) -> Table {
     let mut row = |name: &str, value: String| table.row([name.to_owned(), value]);
     row("processor", model);
     row("processors usable", cpu.processors.to_string());
-    row("threads", format!("{threads}: {}", cpu.thread_reason));
+    let held = match cpu.threads_held {
+        0 => String::new(),
+        held => format!("; {held} held to a core of its own each, the caller's finds the one that is left"),
+    };
+    row("threads", format!("{threads}: {}{held}", cpu.thread_reason));
     row("instruction sets", format!("{} used; {} found", cpu.isa, cpu.isas_available.join(", ")));
     row("formats with kernels", cpu.kernel_formats.join(", "));
     table

@@ -16,10 +16,11 @@ use crate::ops::attention;
 use crate::ops::experts::Assignment;
 use crate::ops::rope::Rotations;
 use crate::ops::short_conv::States;
+use crate::placement::Placement;
 use crate::pool::Pool;
 
 impl CpuModel {
-    pub(crate) fn new(job: &CompileJob<'_>, isa: Isa, threads: Threads) -> Result<Self> {
+    pub(crate) fn new(job: &CompileJob<'_>, isa: Isa, threads: Threads, placement: Placement) -> Result<Self> {
         let model = job.model.clone();
         let limits = job.limits.clone();
         let graph = &model.graph;
@@ -35,8 +36,9 @@ impl CpuModel {
         let ropes = &model.config.ropes;
         let key_dim = graph.caches.iter().map(|cache| cache.key_dim).max().unwrap_or(0);
         let value_dim = graph.caches.iter().map(|cache| cache.value_dim).max().unwrap_or(0);
-        let workers = threads.prefill.max(threads.decode);
-        let mut pool = Pool::new(workers).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
+        let workers = placement.workers();
+        let mut pool =
+            Pool::new(placement).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
         let weights = DeviceWeights::new(&model, &used, &mut pool)?;
         let scratch = || Scratch {
             kernel: kernels::Scratch::new(weights.all()),

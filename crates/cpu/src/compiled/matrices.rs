@@ -1,5 +1,7 @@
 //! The ops that read matrices: activations are coded once for all of them, rows are shared out among the workers.
 
+use std::ops::Range;
+
 use duan_backend::Pass;
 use duan_model::graph::{LinearPart, Op, ValueId};
 use duan_model::weights::MatrixId;
@@ -13,13 +15,14 @@ use crate::kernels::integer::FEW_TOKENS;
 use crate::kernels::{Job, Places, Run, Weights};
 use crate::pool::Pool;
 use crate::shared::SharedSlice;
+use crate::simd::PANEL_ROWS;
 
 /// The most matrices that one op may have.
 const MAX_PARTS: usize = 4;
-/// Panels of a matrix in one piece of work while many tokens are computed.
+/// Panels of a matrix in a unit of work while many tokens are computed: kernels take them by twos.
 const PREFILL_PANELS: usize = 4;
-/// Pieces of work per worker while few tokens are computed.
-const DECODE_PIECES: usize = 8;
+/// The fewest bytes of weights in a piece of work while few tokens are computed: less is read before the next piece is taken.
+const LEAST_BYTES: usize = 32 << 10;
 
 impl CpuModel {
     pub(super) fn embed(&mut self, pass: &Pass<'_>, table: MatrixId, scale: f32, output: ValueId) {
@@ -74,20 +77,18 @@ impl CpuModel {
             let out = SharedSlice::new(&mut out[..tokens * matrix.rows]);
             Some((Job { weights: matrix, bias, floats, tokens, places: None, out }, weights.kernel(part.matrix)))
         });
-        let total: usize = jobs.iter().flatten().map(|(job, _)| job.weights.panels()).sum();
-        let per_piece = panels_per_piece(total, workers, tokens);
-        let pieces = jobs.iter().flatten().map(|(job, _)| job.weights.panels().div_ceil(per_piece)).sum();
+        let grain = Grain::of(&weights.get(parts[0].matrix), tokens);
+        let units = jobs.iter().flatten().map(|(job, _)| grain.units(&job.weights)).sum();
         let scratch = SharedSlice::new(&mut self.scratch);
-        self.pool.run(pieces, workers, &|mut piece, worker| {
+        self.pool.run_ranges(units, grain.least, workers, &|units, worker| {
             // SAFETY: each worker has a number of its own, and uses the scratch of that number only.
             let scratch = &mut unsafe { scratch.part(worker..worker + 1) }[0];
+            let mut first = 0;
             for (job, run) in jobs.iter().flatten() {
-                let own = job.weights.panels().div_ceil(per_piece);
-                if piece < own {
-                    let panels = piece * per_piece..job.weights.panels().min((piece + 1) * per_piece);
-                    return run(isa, job, coded, panels, &mut scratch.kernel);
+                if let Some(panels) = grain.panels(&job.weights, first, &units) {
+                    run(isa, job, coded, panels, &mut scratch.kernel);
                 }
-                piece -= own;
+                first += grain.units(&job.weights);
             }
         });
         for (out, part) in outs.into_iter().zip(parts) {
@@ -124,27 +125,26 @@ impl CpuModel {
                 let first = matrix_of(part);
                 Some((part, first, SharedSlice::new(&mut out[..rows * used * first.rows])))
             });
-        let panels: usize = outputs.iter().flatten().map(|output| output.1.panels()).sum();
-        let per_piece = panels_per_piece(panels * assignment.active().len(), workers, rows);
-        let pieces_of = |weights: &Weights<'_>| weights.panels().div_ceil(per_piece);
-        let pieces_per_expert: usize = outputs.iter().flatten().map(|output| pieces_of(&output.1)).sum();
+        let grain = Grain::of(&matrix_of(&parts[0]), rows);
+        let units_per_expert: usize = outputs.iter().flatten().map(|output| grain.units(&output.1)).sum();
         let scratch = SharedSlice::new(&mut self.scratch);
-        self.pool.run(pieces_per_expert * assignment.active().len(), workers, &|piece, worker| {
+        self.pool.run_ranges(units_per_expert * assignment.active().len(), grain.least, workers, &|units, worker| {
             // SAFETY: each worker has a number of its own, and uses the scratch of that number only.
             let scratch = &mut unsafe { scratch.part(worker..worker + 1) }[0];
-            let expert = assignment.active()[piece / pieces_per_expert] as usize;
-            let mut piece = piece % pieces_per_expert;
-            let (choices, choosers) = assignment.of(expert);
-            let places = Places { inputs: if input_per_choice { choices } else { choosers }, outputs: choices };
-            for &(part, first, out) in outputs.iter().flatten() {
-                if piece < pieces_of(&first) {
-                    let panels = piece * per_piece..first.panels().min((piece + 1) * per_piece);
-                    let bias = part.bias.map(|bias| &vectors.vector(bias)[expert * first.rows..][..first.rows]);
-                    let (tokens, places) = (choices.len(), Some(places));
-                    let job = Job { weights: weights.part(part.matrix, expert), bias, floats, tokens, places, out };
-                    return weights.kernel(part.matrix)(isa, &job, coded, panels, &mut scratch.kernel);
+            for index in units.start / units_per_expert..units.end.div_ceil(units_per_expert) {
+                let expert = assignment.active()[index] as usize;
+                let (choices, choosers) = assignment.of(expert);
+                let places = Places { inputs: if input_per_choice { choices } else { choosers }, outputs: choices };
+                let mut first_unit = index * units_per_expert;
+                for &(part, first, out) in outputs.iter().flatten() {
+                    if let Some(panels) = grain.panels(&first, first_unit, &units) {
+                        let bias = part.bias.map(|bias| &vectors.vector(bias)[expert * first.rows..][..first.rows]);
+                        let (tokens, places) = (choices.len(), Some(places));
+                        let job = Job { weights: weights.part(part.matrix, expert), bias, floats, tokens, places, out };
+                        weights.kernel(part.matrix)(isa, &job, coded, panels, &mut scratch.kernel);
+                    }
+                    first_unit += grain.units(&first);
                 }
-                piece -= pieces_of(&first);
             }
         });
         for (out, part) in outs.into_iter().zip(parts) {
@@ -166,7 +166,32 @@ fn code(pool: &mut Pool, workers: usize, isa: Isa, coded: &mut Coded, floats: &[
     });
 }
 
-/// Panels of a matrix in one piece of work: large enough to pay for taking it, small enough that nobody waits long.
-fn panels_per_piece(panels: usize, workers: usize, tokens: usize) -> usize {
-    if tokens <= FEW_TOKENS { panels.div_ceil(workers * DECODE_PIECES) } else { PREFILL_PANELS }
+/// How the panels of an op's matrices are handed out: in units that stand one matrix after the other.
+#[derive(Clone, Copy)]
+struct Grain {
+    /// Panels of a unit.
+    unit: usize,
+    /// The fewest units in a piece of work.
+    least: usize,
+}
+
+impl Grain {
+    /// For matrices like `weights` and so many tokens.
+    fn of(weights: &Weights<'_>, tokens: usize) -> Self {
+        if tokens > FEW_TOKENS {
+            return Self { unit: PREFILL_PANELS, least: 1 };
+        }
+        Self { unit: 1, least: (LEAST_BYTES / (PANEL_ROWS * weights.row_bytes())).max(1) }
+    }
+
+    fn units(self, weights: &Weights<'_>) -> usize {
+        weights.panels().div_ceil(self.unit)
+    }
+
+    /// The panels of a matrix, the units of which begin at `first`, that are in `units`.
+    fn panels(self, weights: &Weights<'_>, first: usize, units: &Range<usize>) -> Option<Range<usize>> {
+        let start = units.start.saturating_sub(first) * self.unit;
+        let end = (units.end.saturating_sub(first) * self.unit).min(weights.panels());
+        (start < end).then_some(start..end)
+    }
 }

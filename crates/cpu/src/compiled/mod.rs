@@ -67,6 +67,7 @@ pub(crate) struct CpuModel {
 impl Compiled for CpuModel {
     fn submit(&mut self, pass: &Pass<'_>, ops: Range<usize>) -> Result<()> {
         pass.check(NAME, &self.limits, self.model.config.vocab_size)?;
+        let _entered = self.pool.enter();
         let graph = self.model.graph.clone();
         if graph.nodes[ops.clone()].iter().any(|node| matches!(node.op, Op::Rope { .. })) {
             self.rotations.iter_mut().for_each(|rotations| rotations.prepare(pass));
