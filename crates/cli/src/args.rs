@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser};
-use duan::{EngineOptions, SamplingOptions};
+use duan::{EngineOptions, Pinning, SamplingOptions};
 
 use crate::commands::Command;
 
@@ -73,15 +73,16 @@ pub(crate) struct EngineArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Switches")]
 pub(crate) struct SwitchArgs {
-    /// Let the system place the threads, instead of holding each to a core
-    #[arg(long)]
-    pub(crate) no_pin: bool,
+    /// What threads are held to: `class`, all to the fast cores where there are slow ones too; `cores`, each to a core of its own;
+    /// `off`, nothing
+    #[arg(long, value_name = "WHAT", default_value_t)]
+    pub(crate) pin: Pinning,
 }
 
 impl SwitchArgs {
     /// The options with these switches.
     pub(crate) fn apply(&self, options: EngineOptions) -> EngineOptions {
-        EngineOptions { pin: !self.no_pin, ..options }
+        EngineOptions { pinning: self.pin, ..options }
     }
 }
 

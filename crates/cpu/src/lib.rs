@@ -41,6 +41,7 @@ pub use crate::bandwidth::{Pages, ReadBandwidth, Skipped};
 use crate::compiled::{CpuModel, Threads};
 use crate::error::{NAME, error};
 use crate::isa::Isa;
+pub use crate::placement::Pinning;
 use crate::placement::Placement;
 use crate::topology::{ThreadChoice, Topology};
 
@@ -48,7 +49,7 @@ use crate::topology::{ThreadChoice, Topology};
 const MAX_THREADS: usize = 1024;
 
 /// What the user decides about the CPU.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CpuOptions {
     /// Threads while one token is computed; `None` lets the device choose.
     pub threads_decode: Option<usize>,
@@ -56,16 +57,10 @@ pub struct CpuOptions {
     pub threads_prefill: Option<usize>,
     /// Instruction sets that may be used, as `DUAN_ISA` names them; `None` allows all.
     pub isa: Option<String>,
-    /// Whether threads are held to cores; otherwise the system places them.
-    pub pin: bool,
+    /// What threads are held to.
+    pub pinning: Pinning,
     /// Kinds of ops to refuse, so that they fall back to another device: for experiments and tests.
     pub refuse: Vec<OpKind>,
-}
-
-impl Default for CpuOptions {
-    fn default() -> Self {
-        Self { threads_decode: None, threads_prefill: None, isa: None, pin: true, refuse: Vec::new() }
-    }
 }
 
 /// The CPU as a device.
@@ -98,8 +93,7 @@ impl Cpu {
             }
         }
         let isa = Isa::best(options.isa.as_deref())?;
-        let workers = decode.max(prefill);
-        let placement = if options.pin { Placement::new(&topology, workers) } else { Placement::free(workers) };
+        let placement = Placement::new(&topology, decode.max(prefill), options.pinning);
         let threads = Threads { prefill, decode };
         Ok(Self { isa, threads, placement, thread_reason, refuse: options.refuse, topology })
     }
@@ -119,7 +113,7 @@ impl Cpu {
         &self.thread_reason
     }
 
-    /// How many threads are held to a core of their own. The caller's is none of them: it finds the core that is left.
+    /// How many threads are held to some of the CPUs, the caller's among them while it works.
     pub fn threads_held(&self) -> usize {
         self.placement.held()
     }

@@ -1,10 +1,57 @@
 //! Which CPUs each worker is held to.
 //!
-//! A worker that the system moves finds its caches empty, and on a slow core it holds up all the others. So where every core has
-//! a worker, each is held to its own; where there are fewer workers than cores, or other programs would be shut out, they are held
-//! to the good cores together and the system chooses among them.
+//! A worker on a slow core holds up all the others, so where there are two kinds of cores all are held to the good ones, and the
+//! system chooses among them. To hold each to a core of its own would keep its caches warm, but a worker that somebody else pushes
+//! from its core then waits where it could have moved: on a busy machine it costs more than it gives (`docs/performance.md`).
+
+use std::fmt;
+use std::str::FromStr;
 
 use crate::topology::Topology;
+
+/// What threads are held to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Pinning {
+    /// All together to the performance cores, where there are others.
+    #[default]
+    Class,
+    /// Each to a core of its own, where every performance core has a thread; else as [`Pinning::Class`].
+    Cores,
+    /// Nothing: the system places them.
+    Off,
+}
+
+impl Pinning {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Class, Self::Cores, Self::Off];
+
+    /// The name as people type it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Class => "class",
+            Self::Cores => "cores",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for Pinning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Pinning {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || Self::ALL.map(Self::name).join(", ");
+        Self::ALL
+            .into_iter()
+            .find(|pinning| pinning.name() == text)
+            .ok_or_else(|| format!("expected one of {}", names()))
+    }
+}
 
 /// The CPUs of each worker, the caller first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,7 +64,7 @@ impl Placement {
     }
 
     /// For so many workers on these cores.
-    pub(crate) fn new(topology: &Topology, workers: usize) -> Self {
+    pub(crate) fn new(topology: &Topology, workers: usize, pinning: Pinning) -> Self {
         let allowed = |cpu: &&usize| topology.allowed.binary_search(cpu).is_ok();
         let cores: Vec<Vec<usize>> = topology
             .usable_cores()
@@ -25,17 +72,13 @@ impl Placement {
             .map(|core| core.cpus.iter().filter(allowed).copied().collect())
             .collect();
         let all = cores.concat();
-        let is_all_there_is = all.len() == topology.allowed.len();
-        let together = if is_all_there_is { Vec::new() } else { all };
-        if workers > cores.len() {
-            return Self::free(workers);
+        let others_exist = all.len() < topology.allowed.len();
+        match pinning {
+            // A caller that ran on a worker's core would keep the worker from it, so it has its own too while it works.
+            Pinning::Cores if workers == cores.len() && topology.allowed.len() > 1 => Self(cores),
+            Pinning::Class | Pinning::Cores if workers <= cores.len() && others_exist => Self(vec![all; workers]),
+            Pinning::Class | Pinning::Cores | Pinning::Off => Self::free(workers),
         }
-        let own = workers == cores.len();
-        // The caller's thread belongs to somebody else. It may go wherever the workers are, and finds the core that is left.
-        let caller = together.clone();
-        let others = cores.into_iter().skip(1).take(workers.saturating_sub(1));
-        let others = others.map(|core| if own { core } else { together.clone() });
-        Self(std::iter::once(caller).chain(others).collect())
     }
 
     /// The CPUs of a worker; none means all.
@@ -48,12 +91,9 @@ impl Placement {
         self.0.len()
     }
 
-    /// How many workers are held to a core of their own.
+    /// How many workers are held to some of the CPUs.
     pub(crate) fn held(&self) -> usize {
-        self.0[1..]
-            .iter()
-            .filter(|cpus| !cpus.is_empty() && self.0.iter().filter(|other| other == cpus).count() == 1)
-            .count()
+        self.0.iter().filter(|cpus| !cpus.is_empty()).count()
     }
 }
 
@@ -112,37 +152,46 @@ mod tests {
         Topology { cores, allowed: (0..next).collect(), quota: None, model: None }
     }
 
-    fn placed(topology: &Topology, workers: usize) -> Vec<Vec<usize>> {
-        Placement::new(topology, workers).0
+    fn placed(topology: &Topology, workers: usize, pinning: Pinning) -> Vec<Vec<usize>> {
+        Placement::new(topology, workers, pinning).0
     }
 
     use CoreClass::{Efficiency, Performance};
 
     #[test]
-    fn a_worker_for_each_core_is_held_to_it() {
-        let equal = machine(&[(Performance, 1); 3]);
-        assert_eq!(placed(&equal, 3), [vec![], vec![1], vec![2]]);
-        assert_eq!(Placement::new(&equal, 3).held(), 2);
-        let threaded = machine(&[(Performance, 2); 2]);
-        assert_eq!(placed(&threaded, 2), [vec![], vec![2, 3]], "the system chooses among the threads of a core");
-    }
-
-    #[test]
     fn on_two_kinds_of_cores_all_are_kept_to_the_good_ones() {
         let hybrid = machine(&[(Performance, 2), (Performance, 2), (Efficiency, 1), (Efficiency, 1)]);
-        assert_eq!(placed(&hybrid, 2), [vec![0, 1, 2, 3], vec![2, 3]]);
-        assert_eq!(placed(&hybrid, 1), [vec![0, 1, 2, 3]]);
-        assert_eq!(Placement::new(&hybrid, 1).held(), 0);
+        let good = vec![0, 1, 2, 3];
+        assert_eq!(placed(&hybrid, 2, Pinning::Class), [good.clone(), good.clone()]);
+        assert_eq!(placed(&hybrid, 1, Pinning::Cores), [good], "fewer workers than cores: the system chooses");
+        assert_eq!(placed(&hybrid, 2, Pinning::Cores), [vec![0, 1], vec![2, 3]]);
+        assert_eq!(placed(&hybrid, 2, Pinning::Off), Placement::free(2).0);
+        assert_eq!(
+            placed(&hybrid, 3, Pinning::Class),
+            Placement::free(3).0,
+            "more workers than good cores need the others"
+        );
+        assert_eq!(Placement::new(&hybrid, 2, Pinning::Class).held(), 2);
+        let mut kept = machine(&[(Performance, 1), (Performance, 1), (Efficiency, 1), (Efficiency, 1)]);
+        kept.allowed = vec![1, 3];
+        assert_eq!(placed(&kept, 1, Pinning::Class), [vec![1]], "of the two that the process may use one is good");
     }
 
     #[test]
-    fn fewer_workers_than_cores_may_go_to_any_of_them_and_more_are_left_alone() {
-        let equal = machine(&[(Performance, 1); 4]);
-        assert_eq!(placed(&equal, 2), Placement::free(2).0);
-        assert_eq!(placed(&equal, 5), Placement::free(5).0);
-        let mut kept = machine(&[(Performance, 1), (Performance, 1), (Efficiency, 1), (Efficiency, 1)]);
-        kept.allowed = vec![1, 3];
-        assert_eq!(placed(&kept, 1), [vec![1]], "of the two that the process may use one is good");
+    fn equal_cores_are_left_to_the_system_unless_asked() {
+        let equal = machine(&[(Performance, 1); 3]);
+        assert_eq!(placed(&equal, 3, Pinning::Class), Placement::free(3).0);
+        assert_eq!(placed(&equal, 3, Pinning::Cores), [[0], [1], [2]]);
+        assert_eq!(placed(&equal, 2, Pinning::Cores), Placement::free(2).0);
+        assert_eq!(placed(&machine(&[(Performance, 1)]), 1, Pinning::Cores), Placement::free(1).0);
+    }
+
+    #[test]
+    fn names_are_read_as_they_are_written() {
+        for pinning in Pinning::ALL {
+            assert_eq!(pinning.name().parse(), Ok(pinning));
+        }
+        assert_eq!("core".parse::<Pinning>(), Err("expected one of class, cores, off".to_owned()));
     }
 
     #[cfg(any(target_os = "linux", target_os = "android"))]

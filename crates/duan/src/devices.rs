@@ -41,7 +41,7 @@ pub struct CpuInfo {
     pub threads_prefill: usize,
     /// Why decode has that many.
     pub thread_reason: String,
-    /// How many are held to a core of their own; the caller's thread finds the core that is left.
+    /// How many are held to some of the processors.
     pub threads_held: usize,
     /// The instruction set that kernels use.
     pub isa: String,
@@ -92,7 +92,7 @@ impl Devices {
             threads_prefill: options.threads_prefill,
             refuse: options.refuse.clone(),
             isa: options.isa.clone(),
-            pin: options.pin,
+            pinning: options.pinning,
         })?;
         let reference = Reference::new(Precision::Coded).with_memory_available(cpu.memory_available_bytes());
         Ok(Self { cpu, reference, only_reference })

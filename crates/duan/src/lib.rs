@@ -35,6 +35,7 @@ mod options;
 mod summary;
 
 pub use duan_backend::KvFormat;
+pub use duan_cpu::Pinning;
 pub use duan_engine::{
     DeviceMemory, Event, FinishReason, MemoryNeed, OnEvent, Phase, Plan, PlanSummary, SamplingOptions, SegmentSummary,
     Sizes, Timings,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use duan_backend::KvFormat;
+use duan_cpu::Pinning;
 use duan_engine::{SamplingOptions, Sizes};
 use duan_model::graph::OpKind;
 
@@ -19,8 +20,8 @@ pub struct EngineOptions {
     /// Instruction sets that the CPU may use, as `DUAN_ISA` names them (`scalar`, `avx2`, ... separated by commas);
     /// `None` allows all.
     pub isa: Option<String>,
-    /// Whether the CPU's threads are held to cores; otherwise the system places them.
-    pub pin: bool,
+    /// What the CPU's threads are held to.
+    pub pinning: Pinning,
     /// Positions of the context; `None` takes the model's, at most 4096.
     pub context: Option<usize>,
     /// How the KV cache keeps its numbers.
@@ -52,7 +53,7 @@ impl Default for EngineOptions {
             threads: None,
             threads_prefill: None,
             isa: None,
-            pin: true,
+            pinning: Pinning::default(),
             context,
             kv_format,
             prefill_rows: max_rows,

@@ -57,7 +57,7 @@ fn facts(cpu: &CpuInfo) -> Table {
     row("processors usable", cpu.processors.to_string());
     let held = match cpu.threads_held {
         0 => String::new(),
-        held => format!("; {held} held to a core of its own each, the caller's finds the one that is left"),
+        held => format!("; {held} held to the fast cores"),
     };
     row("threads", format!("{threads}: {}{held}", cpu.thread_reason));
     row("instruction sets", format!("{} used; {} found", cpu.isa, cpu.isas_available.join(", ")));
