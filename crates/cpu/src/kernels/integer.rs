@@ -10,10 +10,10 @@ use std::ops::Range;
 use super::formats::{Codes, Rows};
 use super::{Job, PanelScratch, Scratch};
 use crate::activations::{Coded, Group};
-use crate::simd::{PANEL_ROWS, Simd, Task, read_ahead};
+use crate::simd::{CACHE_LINE_BYTES, PANEL_ROWS, Simd, Task, read_ahead};
 
 /// Tokens whose activations stay in the cache while all panels of a piece of work meet them.
-const BLOCK_TOKENS: usize = 128;
+const BLOCK_TOKENS: usize = 256;
 /// Groups of a panel that are unpacked at once: with the activations of a tile they fit the nearest cache.
 const CHUNK_GROUPS: usize = 32;
 /// The most tokens that count as few: panels are read once for them, and unpacked in registers.
@@ -273,7 +273,9 @@ fn many_tokens<S: Simd, C: Codes>(
         for (index, to) in panels.clone().zip(chunks.iter_mut()) {
             unpack::<S, C>(s, job.weights.panel(index, panel), chunk.clone(), &mut to[..]);
         }
-        let tile = ChunkTile { job, coded, chunk, panels: [&chunks[0][..], &chunks[1][..]] };
+        let next = job.weights.laid_out(panels.end..panels.end + panels.len());
+        let next = &next[next.len() * chunk.start / groups..next.len() * chunk.end / groups];
+        let tile = ChunkTile { job, coded, chunk, panels: [&chunks[0][..], &chunks[1][..]], next };
         tile.tokens::<S, C>(s, tokens.clone(), &mut sums[..]);
     }
     for (token, sums) in tokens.zip(sums.iter()) {
@@ -305,14 +307,22 @@ struct ChunkTile<'a> {
     coded: &'a Coded,
     chunk: Range<usize>,
     panels: [&'a [UnpackedGroup]; 2],
+    /// The same groups of the panels that come next: asked for while these are computed, as they are still in memory.
+    next: &'a [u8],
 }
 
 impl ChunkTile<'_> {
     /// Adds the chunk to the sums of `tokens` [tokens, panels, 16 rows].
     #[inline(always)]
     fn tokens<S: Simd, C: Codes>(&self, s: S, tokens: Range<usize>, sums: &mut [[[f32; PANEL_ROWS]; 2]]) {
+        let tiles = tokens.len().div_ceil(S::CODE_TOKENS);
+        let mut next = self.next.chunks(self.next.len().div_ceil(tiles).max(1));
         let mut token = tokens.start;
         while token < tokens.end {
+            let part = next.next().unwrap_or(&[]);
+            for line in (0..part.len()).step_by(CACHE_LINE_BYTES) {
+                s.prefetch_far(part, line);
+            }
             let (left, sums) = (tokens.end - token, &mut sums[token - tokens.start..]);
             if const { S::CODE_TOKENS >= 6 } && left >= 6 {
                 self.rows::<S, C, 6>(s, token, sums);

@@ -75,6 +75,14 @@ impl<'a> Weights<'a> {
         }
     }
 
+    /// Those of some panels that there are, where they are laid out.
+    #[inline(always)]
+    pub(crate) fn laid_out(&self, panels: Range<usize>) -> &'a [u8] {
+        let Place::Panels(_, all) = self.place else { return &[] };
+        let bytes = PANEL_ROWS * self.row_bytes();
+        &all[(panels.start * bytes).min(all.len())..(panels.end * bytes).min(all.len())]
+    }
+
     /// One row as it lies in the file, put together in `scratch` where it does not.
     pub(crate) fn row<'b>(&self, row: usize, scratch: &'b mut [u8]) -> &'b [u8]
     where

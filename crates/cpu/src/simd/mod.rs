@@ -93,7 +93,7 @@ pub(crate) trait Simd: RowSimd {
 const NEAR_BYTES: usize = 1024;
 const FAR_BYTES: usize = 3072;
 /// What the memory hands out at once.
-const CACHE_LINE_BYTES: usize = 64;
+pub(crate) const CACHE_LINE_BYTES: usize = 64;
 
 /// Asks the caches for what comes after the `length` bytes from `offset` that a kernel reads now.
 #[inline(always)]
