@@ -16,6 +16,12 @@ fn one_thread_conforms() {
     conformance::run(&cpu(Cpu::isas_available().last().unwrap(), 1));
 }
 
+/// For emulators: elsewhere the tests above do more.
+#[test]
+fn the_best_instruction_set_conforms_briefly() {
+    conformance::run_briefly(&cpu(Cpu::isas_available().last().unwrap(), 1));
+}
+
 fn cpu(isa: &str, threads: usize) -> Cpu {
     Cpu::new(CpuOptions { threads_decode: Some(threads), isa: Some(isa.into()), ..CpuOptions::default() }).unwrap()
 }

@@ -3,7 +3,8 @@
 //! [`run`] holds a device to the reference, op by op: before each op both get the same values, so that bounds
 //! are tight and a failure names the op. [`attention_lengths`] sweeps every length across the borders of
 //! pages and tiles. [`same_bits`] holds the promise that neither the cut of a prompt nor its company
-//! changes a result. All of them panic with what they found, as tests do.
+//! changes a result. All of them panic with what they found, as tests do. [`run_briefly`] does all of that with
+//! fewer tokens.
 
 mod models;
 mod tensors;
@@ -35,19 +36,47 @@ struct Sequence {
 /// One span of a scripted pass: sequence, tokens, wanted rows.
 type Step = (usize, usize, usize);
 
-/// Passes that meet the edges: one token, odd counts, several sequences, page borders, nothing wanted.
-const SCRIPT: &[&[Step]] = &[
-    &[(0, 37, 1)],
-    &[(0, 1, 1)],
-    &[(1, 5, 5), (0, 1, 1)],
-    &[(1, 64, 0)],
-    &[(0, 64, 2), (1, 3, 0)],
-    &[(1, 64, 1)],
-    &[(1, 64, 1)],
-    &[(1, 60, 1)],
-    &[(0, 2, 2), (1, 9, 3)],
-    &[(1, 1, 1)],
-];
+/// How many tokens the suite feeds.
+struct Extent {
+    /// Passes that meet the edges: one token, odd counts, several sequences, page borders, nothing wanted.
+    script: &'static [&'static [Step]],
+    /// Positions that the second sequence has before the first pass; they hold zeros.
+    already: usize,
+    /// Tokens that are fed in pieces, whose results must be the same bits.
+    tokens: usize,
+    /// Those pieces.
+    pieces: &'static [usize],
+    /// The longest sequence that attends, and the pieces that it is fed in.
+    attention: (usize, &'static [usize]),
+}
+
+const WHOLE: Extent = Extent {
+    script: &[
+        &[(0, 37, 1)],
+        &[(0, 1, 1)],
+        &[(1, 5, 5), (0, 1, 1)],
+        &[(1, 64, 0)],
+        &[(0, 64, 2), (1, 3, 0)],
+        &[(1, 64, 1)],
+        &[(1, 64, 1)],
+        &[(1, 60, 1)],
+        &[(0, 2, 2), (1, 9, 3)],
+        &[(1, 1, 1)],
+    ],
+    already: 0,
+    tokens: 70,
+    pieces: &[1, 7, 64],
+    attention: (1100, &[1, 7, 64]),
+};
+
+/// Few and many tokens, a page that fills up in the middle of a span, and each of the edges once.
+const BRIEF: Extent = Extent {
+    script: &[&[(0, 7, 0)], &[(1, 3, 2), (0, 1, 1)], &[(1, 5, 1)], &[(1, 1, 1)]],
+    already: PAGE_TOKENS - 5,
+    tokens: 9,
+    pieces: &[1, 6],
+    attention: (300, &[7]),
+};
 
 fn limits(kv_format: KvFormat) -> Limits {
     Limits { max_rows: 80, max_wanted_rows: 80, pages: 8, context: 8 * PAGE_TOKENS, kv_format }
@@ -86,29 +115,43 @@ fn token(index: usize, vocab_size: usize) -> u32 {
 /// # Panics
 /// When the device fails it.
 pub fn run(backend: &dyn Backend) {
+    run_to(&WHOLE, backend);
+}
+
+/// Runs every check of the suite on every model, but with fewer tokens: for a device in an emulator, which computes floats in
+/// software.
+///
+/// # Panics
+/// When the device fails it.
+pub fn run_briefly(backend: &dyn Backend) {
+    run_to(&BRIEF, backend);
+}
+
+fn run_to(extent: &Extent, backend: &dyn Backend) {
     for tiny in models() {
-        op_by_op(backend, &tiny, KvFormat::F16);
-        same_bits(backend, &tiny);
+        op_by_op(extent, backend, &tiny, KvFormat::F16);
+        same_bits(extent, backend, &tiny);
         if tiny.is_for_format {
             // What is not about weights is the same for all formats.
             continue;
         }
-        op_by_op(backend, &tiny, KvFormat::F32);
+        op_by_op(extent, backend, &tiny, KvFormat::F32);
         kv_round_trip(backend, &tiny);
         extremes(backend, &tiny);
     }
-    attention_lengths(backend);
+    attention_lengths(extent, backend);
     state_of_pages(backend);
 }
 
 /// Every op of every scripted pass against the reference, both fed with the reference's values.
-fn op_by_op(backend: &dyn Backend, tiny: &TinyModel, kv_format: KvFormat) {
+fn op_by_op(extent: &Extent, backend: &dyn Backend, tiny: &TinyModel, kv_format: KvFormat) {
     let model = &tiny.model;
     let mut truth = compile(&Reference::new(Precision::Coded), model, kv_format);
     let mut device = compile(backend, model, kv_format);
     // Two sequences with interleaved pages, not in order.
-    let mut sequences = [Sequence { pages: vec![6, 1, 4], length: 0 }, Sequence { pages: vec![3, 0, 5, 2], length: 0 }];
-    for (number, steps) in SCRIPT.iter().enumerate() {
+    let mut sequences =
+        [Sequence { pages: vec![6, 1, 4], length: 0 }, Sequence { pages: vec![3, 0, 5, 2], length: extent.already }];
+    for (number, steps) in extent.script.iter().enumerate() {
         let rows: usize = steps.iter().map(|step| step.1).sum();
         let tokens: Vec<u32> = (0..rows).map(|row| token(number * 101 + row, model.config.vocab_size)).collect();
         let starts: Vec<usize> = steps.iter().map(|&(sequence, ..)| sequences[sequence].length).collect();
@@ -202,27 +245,28 @@ fn submit(compiled: &mut dyn Compiled, model: &Model, pass: &Pass<'_>, ops: Rang
 }
 
 /// A row's result depends neither on the other rows nor on how the prompt was cut: equal to the bit.
-fn same_bits(backend: &dyn Backend, tiny: &TinyModel) {
-    let model = &tiny.model;
+fn same_bits(extent: &Extent, backend: &dyn Backend, tiny: &TinyModel) {
+    let (model, count) = (&tiny.model, extent.tokens);
     let with =
-        |pages: &[u32], piece: usize| feed(&mut *compile(backend, model, KvFormat::F16), model, pages, 70, piece);
-    let whole = with(&[0], 70);
-    for piece in [1, 7, 64] {
+        |pages: &[u32], piece: usize| feed(&mut *compile(backend, model, KvFormat::F16), model, pages, count, piece);
+    let whole = with(&[0], count);
+    for &piece in extent.pieces {
         assert!(whole == with(&[5], piece), "{}: pieces of {piece} give other bits", tiny.name);
     }
 
     // The last of these tokens once more, in the company of another sequence.
     let mut compiled = compile(backend, model, KvFormat::F16);
-    feed(&mut *compiled, model, &[2], 69, 80);
+    let last = count - 1;
+    feed(&mut *compiled, model, &[2], last, 80);
     let vocab_size = model.config.vocab_size;
-    let tokens: Vec<u32> = (0..11).map(|row| token(500 + row, vocab_size)).chain([token(69, vocab_size)]).collect();
+    let tokens: Vec<u32> = (0..11).map(|row| token(500 + row, vocab_size)).chain([token(last, vocab_size)]).collect();
     let spans = [
         Span { sequence: 1, start: 0, count: 11, wanted: 2, pages: &[1] },
-        Span { sequence: 0, start: 69, count: 1, wanted: 1, pages: &[2] },
+        Span { sequence: 0, start: last, count: 1, wanted: 1, pages: &[2] },
     ];
     submit(&mut *compiled, model, &Pass { tokens: &tokens, spans: &spans }, 0..model.graph.nodes.len());
     let found = &compiled.value(model.graph.logits, 3 * vocab_size)[2 * vocab_size..];
-    assert!(found == &whole[69 * vocab_size..], "{}: company gives other bits", tiny.name);
+    assert!(found == &whole[last * vocab_size..], "{}: company gives other bits", tiny.name);
 }
 
 /// What `write_kv` wrote, `read_kv` reads, on its own page only; `copy_page` copies that and no more.
@@ -283,15 +327,15 @@ fn state_of_pages(backend: &dyn Backend) {
     }
 }
 
-/// Attention at every length from 1 to 300 and 1000 to 1100, with and without a window, however the prompt is
-/// cut: within 1e-4 of the reference, and finite.
-fn attention_lengths(backend: &dyn Backend) {
+/// Attention at every length from 1 to 300 and 1000 to 1100 (as far as the extent goes), with and without a window, however
+/// the prompt is cut: within 1e-4 of the reference, and finite.
+fn attention_lengths(extent: &Extent, backend: &dyn Backend) {
     for window in [None, Some(16)] {
         let TinyModel { model, .. } = models::attention_model(window);
         let attends = |node: &Node| matches!(node.op, Op::Attention { .. });
         let index = model.graph.nodes.iter().position(attends).expect("the model attends");
         let Op::Attention { query, key, value, output, .. } = model.graph.nodes[index].op else { unreachable!() };
-        let count = 1100;
+        let (count, pieces) = extent.attention;
         let pages: Vec<u32> = (0..5).rev().collect();
         let run = |backend: &dyn Backend, piece: usize| {
             let limits = Limits {
@@ -324,12 +368,12 @@ fn attention_lengths(backend: &dyn Backend) {
         let width = model.graph.values[output.0 as usize].width;
         let expected = run(&Reference::new(Precision::Coded), 128);
         let whole = run(backend, 128);
-        for length in (1..=300).chain(1000..=1100) {
+        for length in (1..=count).filter(|length| !(301..1000).contains(length)) {
             let row = (length - 1) * width..length * width;
             let error = relative_error(&expected[row.clone()], &whole[row]);
             assert!(error <= 1e-4, "window {window:?}: {length} keys: error {error:e}");
         }
-        for piece in [1, 7, 64] {
+        for &piece in pieces {
             assert!(run(backend, piece) == whole, "window {window:?}: pieces of {piece} give other bits");
         }
     }
