@@ -433,7 +433,8 @@ impl Interpreter {
     }
 
     fn attention(&mut self, op: &Op, pass: &Pass<'_>) {
-        let Op::Attention { query, key, value, output, heads, scale, softcap, cache } = *op else { return };
+        let Op::Attention { query, key, value, output, heads, scale, softcap, sinks, cache } = *op else { return };
+        let sinks = sinks.map(|sinks| self.model.weights.vector(sinks).clone()); // [heads]
         let config = self.model.graph.caches[cache].clone();
         let (key_dim, value_dim) = (config.key_dim, config.value_dim);
         let heads_per_kv = heads / config.kv_heads;
@@ -454,7 +455,8 @@ impl Interpreter {
                         softcap.map_or(scaled, |cap| cap * (scaled / cap).tanh())
                     };
                     let scores: Vec<f32> = (earliest..=position).map(score).collect();
-                    let weighted = softmax_sum(&scores, value_dim, |index| {
+                    let sink = sinks.as_ref().map(|sinks| sinks[head]);
+                    let weighted = softmax_sum(&scores, sink, value_dim, |index| {
                         &cache.value(slot(span.pages, earliest + index))[kv_head * value_dim..][..value_dim]
                     });
                     self.values[output.0 as usize][(row * heads + head) * value_dim..][..value_dim]
@@ -482,10 +484,11 @@ impl Interpreter {
     }
 }
 
-/// `sum(softmax(scores)[i] * value(i))` [width]. Subtracting the largest score keeps every exponential in 0..=1.
-fn softmax_sum<'a>(scores: &[f32], width: usize, value: impl Fn(usize) -> &'a [f32]) -> Vec<f32> {
-    let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut total = 0.0f64;
+/// `sum(softmax(scores)[i] * value(i))` [width], where a sink is one more score and has no value. Subtracting the largest
+/// score keeps every exponential in 0..=1.
+fn softmax_sum<'a>(scores: &[f32], sink: Option<f32>, width: usize, value: impl Fn(usize) -> &'a [f32]) -> Vec<f32> {
+    let largest = scores.iter().copied().chain(sink).fold(f32::NEG_INFINITY, f32::max);
+    let mut total = sink.map_or(0.0, |sink| f64::from(sink - largest).exp());
     let mut sum = vec![0.0f64; width];
     for (index, score) in scores.iter().enumerate() {
         let weight = f64::from(score - largest).exp();
@@ -516,4 +519,34 @@ fn code_and_decode(x: &mut [f32]) {
     let mut scales = vec![0.0f32; x.len() / activation::GROUP];
     activation::quantize(x, &mut codes, &mut scales);
     activation::dequantize(&codes, &scales, x);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three positions with values two wide.
+    const SCORES: [f32; 3] = [0.5, -1.0, 2.0];
+    const VALUES: [[f32; 2]; 4] = [[1.0, -3.0], [0.25, 8.0], [-2.0, 1.5], [0.0, 0.0]];
+
+    fn sum(scores: &[f32], sink: Option<f32>) -> Vec<f32> {
+        softmax_sum(scores, sink, 2, |index| &VALUES[index])
+    }
+
+    #[test]
+    fn a_sink_is_one_more_key_whose_value_is_zero() {
+        for sink in [-3.0, 0.0, 1.25, 40.0] {
+            let [a, b, c] = SCORES;
+            assert_eq!(sum(&SCORES, Some(sink)), sum(&[a, b, c, sink], None), "{sink}");
+        }
+        // e^0 / (e^0 + e^0)
+        assert_eq!(sum(&[0.0], Some(0.0)), [0.5, -1.5]);
+    }
+
+    #[test]
+    fn a_sink_far_below_the_scores_is_none_and_one_far_above_leaves_nothing() {
+        assert_eq!(sum(&SCORES, Some(-1e4)), sum(&SCORES, None));
+        assert_eq!(sum(&SCORES, Some(f32::NEG_INFINITY)), sum(&SCORES, None));
+        assert_eq!(sum(&SCORES, Some(1e4)), [0.0, 0.0]);
+    }
 }

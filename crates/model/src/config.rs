@@ -123,6 +123,9 @@ pub struct AttentionConfig {
     pub scale: f32,
     /// `cap * tanh(score / cap)` on the scaled scores, where the family has it.
     pub softcap: Option<f32>,
+    /// Whether each head has a sink: a learned score that takes part in the softmax and brings no value, tensor
+    /// `attn_sinks` [heads] (gpt-oss).
+    pub sinks: bool,
     /// How queries grow with their position, where the family has it.
     pub temperature: Option<Temperature>,
 }

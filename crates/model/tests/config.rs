@@ -5,6 +5,7 @@ use duan_model::config::{RopeConfig, RopeScaling, RopeStyle};
 use duan_model::families::read_config;
 use duan_model::gguf::write::GgufWriter;
 use duan_model::gguf::{GgufFile, Value};
+use duan_model::graph::Op;
 
 const HIDDEN: u64 = 16;
 
@@ -305,6 +306,22 @@ fn a_factor_of_zero_is_none() {
     assert_eq!((config.ropes[0].position_divisor, config.ropes[0].scaling), (1.0, RopeScaling::None));
     let error = as_family("mistral3", &[("attention.temperature_scale", Value::F32(-1.0))], &[]).unwrap_err();
     assert!(error.contains("temperature_scale"), "{error}");
+}
+
+#[test]
+fn sinks_are_seen_from_their_tensor() {
+    let sinks = |dims: &[u64]| as_family("llama", &[], &[("blk.0.attn_sinks.weight", dims)]);
+    let of_attention = |model: &Model| {
+        let sinks = model.graph.nodes.iter().find_map(|node| match node.op {
+            Op::Attention { sinks, .. } => Some(sinks),
+            _ => None,
+        });
+        sinks.unwrap().map(|sinks| model.weights.vector(sinks).len())
+    };
+    assert_eq!(of_attention(&sinks(&[4]).unwrap()), Some(4));
+    assert_eq!(of_attention(&as_family("llama", &[], &[]).unwrap()), None);
+    let error = sinks(&[1]).unwrap_err();
+    assert!(error.contains("blk.0.attn_sinks.weight") && error.contains("[4]"), "{error}");
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub fn models() -> Vec<TinyModel> {
     all.push(make("windows, norms after, norms on heads, capped scores and logits", format("Q8_0"), capped()));
     all.push(make("layer norms, norms of each head, two halves side by side, a part rotated", float, side_by_side()));
     all.push(make("fused matrices, factors, two rotary lists, growing queries", format("Q4_K"), scaled()));
+    all.push(make("sinks, with a window and without", float, sunk()));
     for name in ["F32", "Q4_0", "Q6_K"] {
         all.push(make(&format!("experts in {name}"), format(name), experts()));
     }
@@ -46,8 +47,8 @@ pub fn models() -> Vec<TinyModel> {
 }
 
 /// A model whose attention is worth a sweep: two key heads, four queries each.
-pub(super) fn attention_model(window: Option<usize>) -> TinyModel {
-    let attention = AttentionConfig { window, ..attention(8, 2, 64) };
+pub(super) fn attention_model(window: Option<usize>, sinks: bool) -> TinyModel {
+    let attention = AttentionConfig { window, sinks, ..attention(8, 2, 64) };
     let config = ModelConfig { vocab_size: 8, ..config(256, vec![layer(attention, 8)]) };
     make("attention", format("F32"), config)
 }
@@ -110,6 +111,7 @@ fn attention(heads: usize, kv_heads: usize, head_dim: usize) -> AttentionConfig 
         output_bias: false,
         scale: 1.0 / (head_dim as f32).sqrt(),
         softcap: None,
+        sinks: false,
         temperature: None,
     }
 }
@@ -157,6 +159,12 @@ fn capped() -> ModelConfig {
         logit_softcap: Some(3.0),
         ..config(96, (0..7).map(layer).collect())
     }
+}
+
+/// Like the attention of gpt-oss.
+fn sunk() -> ModelConfig {
+    let sunk = |window| layer(AttentionConfig { window, sinks: true, ..attention(6, 2, 20) }, 52);
+    ModelConfig { ropes: vec![rope(RopeStyle::SplitHalves, 20)], ..config(44, vec![sunk(Some(8)), sunk(None)]) }
 }
 
 /// Like StableLM 2, and a layer that is normalized only behind, as in OLMo 2.

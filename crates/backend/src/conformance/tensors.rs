@@ -72,6 +72,9 @@ impl Tensors {
                 self.matrix(&format!("{prefix}{part}"), &[hidden, rows], qkv_bias);
             }
         }
+        if attention.sinks {
+            self.vector(&format!("{prefix}attn_sinks.weight"), &[heads], 0.5);
+        }
         self.matrix(&format!("{prefix}attn_output"), &[heads * value_dim, hidden], attention.output_bias);
         for (part, heads) in [("attn_q_norm", heads), ("attn_k_norm", kv_heads)] {
             let name = format!("{prefix}{part}.weight");

@@ -54,10 +54,10 @@ impl CpuModel {
     }
 
     pub(super) fn attention(&mut self, op: &Op, pass: &Pass<'_>) {
-        let Op::Attention { query, key, value, output, heads, scale, softcap, cache } = *op else { return };
+        let Op::Attention { query, key, value, output, heads, scale, softcap, sinks, cache } = *op else { return };
         let workers = self.workers(pass.rows());
         let mut out = self.take(output);
-        let Self { caches, values, pool, scratch, isa, .. } = self;
+        let Self { caches, values, pool, scratch, isa, model, .. } = self;
         let cache = caches[cache].as_mut().expect("the graph's attention runs on this device");
         let config = cache.config.clone();
         let shape =
@@ -69,6 +69,7 @@ impl CpuModel {
             heads,
             kv_heads: config.kv_heads,
             shape,
+            sinks: sinks.map(|sinks| &model.weights.vector(sinks)[..]),
             query: &values[query.0 as usize],
             key: &values[key.0 as usize],
             value: &values[value.0 as usize],

@@ -60,6 +60,8 @@ pub(crate) struct Query<'a> {
     pub(crate) position: usize,
     /// [key_dim]
     pub(crate) query: &'a [f32],
+    /// One more score, of a position whose value is 0; of none it is minus infinity.
+    pub(crate) sink: f32,
 }
 
 /// Queries of one sequence that read the same key and value head. The results are left in the scratch.
@@ -101,7 +103,9 @@ impl<E: Element, const Q: usize> Task for Block<'_, E, Q> {
         let mut running = std::array::from_fn::<_, Q, _>(|q| {
             let to = queries[q].position + 1;
             let from = shape.window.map_or(0, |window| to.saturating_sub(window));
-            Running { from, to, largest: f32::NEG_INFINITY, total: 0.0 }
+            // The sink comes before all positions, so that its place does not depend on where pages and passes end.
+            let sink = queries[q].sink;
+            Running { from, to, largest: sink, total: if sink == f32::NEG_INFINITY { 0.0 } else { 1.0 } }
         });
         let from = running.iter().map(|running| running.from).min().unwrap_or(0);
         let to = running.iter().map(|running| running.to).max().unwrap_or(0);
@@ -312,6 +316,67 @@ impl<E: Element, const Q: usize> PageValues<'_, E, Q> {
             for c in 0..C {
                 s.put(lanes[q][c], &mut sums[q * self.width + column + c * S::ROWS..]);
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::isa::Isa;
+    use crate::kv::{Places, Writer};
+    use crate::simd::Portable;
+
+    const DIM: usize = 4;
+    const QUERY: [f32; DIM] = [0.5, -1.0, 2.0, 0.25];
+    const KEYS: [[f32; DIM]; 3] = [[1.0, 0.5, -0.5, 2.0], [-1.0, 0.0, 1.5, 1.0], [0.25, -2.0, 0.5, -1.0]];
+    const VALUES: [[f32; DIM]; 3] = [[1.0, -3.0, 0.25, 8.0], [0.5, 1.5, -2.0, 0.0], [3.0, -0.75, 1.0, -1.0]];
+
+    /// What a query at the last of some positions gets.
+    fn attend(isa: Isa, positions: &[([f32; DIM], [f32; DIM])], sink: f32) -> Vec<f32> {
+        let (key_places, value_places) = (Places::keys(DIM), Places::values(DIM));
+        let (mut keys, mut values) = (vec![0.0f32; key_places.head()], vec![0.0f32; value_places.head()]);
+        let (key_writer, value_writer) =
+            (Writer::new(&mut keys, 1, key_places), Writer::new(&mut values, 1, value_places));
+        for (position, (key, value)) in positions.iter().enumerate() {
+            // SAFETY: nobody else stores.
+            unsafe {
+                key_writer.store(Portable, 0, position, key);
+                value_writer.store(Portable, 0, position, value);
+            }
+        }
+        let shape = Shape { key_dim: DIM, value_dim: DIM, scale: 0.5, softcap: None, window: None };
+        let mut scratch = Scratch::new(DIM, DIM);
+        isa.run(Block::<f32, 1> {
+            shape,
+            keys: View { numbers: &keys, kv_heads: 1, head: key_places.head() },
+            values: View { numbers: &values, kv_heads: 1, head: value_places.head() },
+            kv_head: 0,
+            pages: &[0],
+            queries: [Query { position: positions.len() - 1, query: &QUERY, sink }],
+            once: false,
+            scratch: &mut scratch,
+        });
+        scratch.result(0, DIM).to_vec()
+    }
+
+    #[test]
+    fn a_sink_is_one_more_key_whose_value_is_zero() {
+        let positions: Vec<_> = KEYS.into_iter().zip(VALUES).collect();
+        let square: f32 = QUERY.iter().map(|x| x * x).sum();
+        for isa in Isa::available() {
+            for sink in [-3.0, 0.0, 1.25, 40.0] {
+                // The key whose product with the query is the sink, after the scale.
+                let key = QUERY.map(|x| x * sink / 0.5 / square);
+                let with_key = attend(isa, &[&[(key, [0.0; DIM])], &positions[..]].concat(), f32::NEG_INFINITY);
+                let with_sink = attend(isa, &positions, sink);
+                for (found, expected) in with_sink.iter().zip(&with_key) {
+                    assert!((found - expected).abs() <= 2e-6, "{} {sink}: {found}, {expected}", isa.name());
+                }
+            }
+            let without = attend(isa, &positions, f32::NEG_INFINITY);
+            assert_eq!(attend(isa, &positions, -1e4), without, "{}: a sink far below the scores", isa.name());
+            assert_eq!(attend(isa, &positions, 1e4), [0.0; DIM], "{}: a sink far above the scores", isa.name());
         }
     }
 }

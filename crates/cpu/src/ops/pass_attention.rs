@@ -23,6 +23,8 @@ pub(crate) struct PassAttention<'a> {
     pub(crate) heads: usize,
     pub(crate) kv_heads: usize,
     pub(crate) shape: Shape,
+    /// [heads]
+    pub(crate) sinks: Option<&'a [f32]>,
     /// [rows, heads * key_dim]
     pub(crate) query: &'a [f32],
     /// [rows, kv_heads * key_dim]
@@ -113,7 +115,8 @@ impl PassAttention<'_> {
             // Where there are fewer, the last one is computed again.
             let (row, head) = row_and_head((own.start + index).min(own.end - 1));
             let at = ((first_row + row) * self.heads + head) * key_dim;
-            Query { position: span.start + row, query: &self.query[at..at + key_dim] }
+            let sink = self.sinks.map_or(f32::NEG_INFINITY, |sinks| sinks[head]);
+            Query { position: span.start + row, query: &self.query[at..at + key_dim], sink }
         });
         // SAFETY: each worker has a number of its own, and uses the scratch of that number only.
         let scratch = &mut unsafe { self.scratch.part(worker..worker + 1) }[0].attention;

@@ -95,6 +95,8 @@ pub struct AttentionFacts {
     pub scale: Option<f32>,
     /// The cap on scores.
     pub softcap: Option<f32>,
+    /// Whether each head has a score that brings no value.
+    pub sinks: bool,
     /// How queries grow with their position.
     pub temperature: Option<TemperatureFacts>,
     /// The layers.
@@ -304,6 +306,7 @@ fn attention_facts(attention: &AttentionConfig) -> AttentionFacts {
         output_bias: attention.output_bias,
         scale: Some(attention.scale),
         softcap: attention.softcap,
+        sinks: attention.sinks,
         temperature: attention.temperature.map(|it| TemperatureFacts { scale: it.scale, length: it.length }),
         layers: Vec::new(),
     }

@@ -105,6 +105,7 @@ impl ConfigReader<'_> {
             output_bias: has("attn_output.bias"),
             scale: 1.0 / (key_dim as f32).sqrt(),
             softcap: None,
+            sinks: has("attn_sinks.weight"),
             temperature: None,
         })
     }

@@ -137,6 +137,9 @@ pub enum Op {
         scale: f32,
         /// `cap * tanh(score / cap)` on the scaled scores.
         softcap: Option<f32>,
+        /// One more score for each head [heads], neither scaled nor capped, which weighs in the softmax like that of a position
+        /// whose value is 0.
+        sinks: Option<VectorId>,
         /// Index into [`Graph::caches`].
         cache: usize,
     },

@@ -174,8 +174,10 @@ impl Recorder<'_, '_> {
         let cache = self.caches.len();
         let window = attention.window;
         self.caches.push(CacheConfig { layer: index, kv_heads, key_dim, value_dim, window });
+        let sinks = name("attn_sinks.weight");
+        let sinks = attention.sinks.then(|| self.binder.vector(&sinks, &[heads])).transpose()?;
         let AttentionConfig { scale, softcap, .. } = *attention;
-        self.push(Op::Attention { query, key, value, output: attended, heads, scale, softcap, cache }); // attended [rows, heads * value_dim]
+        self.push(Op::Attention { query, key, value, output: attended, heads, scale, softcap, sinks, cache }); // attended [rows, heads * value_dim]
 
         let output = Part::whole(name("attn_output"), hidden, attention.output_bias, projected);
         self.linear(attended, heads * value_dim, [output]) // projected [rows, hidden_size]

@@ -91,9 +91,10 @@ fn attention_text(facts: &AttentionFacts, config: &ConfigFacts) -> String {
         (false, false) => None,
     };
     let softcap = facts.softcap.map(|cap| format!("scores capped at {cap}"));
+    let sinks = facts.sinks.then(|| "a sink for each head".to_owned());
     let temperature = facts.temperature.map(|it| format!("queries grow every {} tokens", grouped(it.length as u64)));
     let heads = format!("{heads}{kv}, {wide}{}", in_layers(&facts.layers, config));
-    joined([Some(heads), values, biases, softcap, temperature])
+    joined([Some(heads), values, biases, softcap, sinks, temperature])
 }
 
 /// How many layers see a window only, where any does.

@@ -143,6 +143,7 @@ fn attention(keys: &Keys<'_>, layers: usize, hidden_size: Option<usize>) -> Vec<
             output_bias: false,
             scale: None,
             softcap: keys.number("attn_logit_softcapping"),
+            sinks: false,
             temperature: None,
             layers: Vec::new(),
         };
