@@ -6,9 +6,10 @@
 #     bash scripts/arm.sh lint                      clippy on duan-cpu as it is compiled for Arm, warnings as errors
 #     bash scripts/arm.sh static [-cpu NAME]        a program without shared libraries, which answers a prompt
 #
-# `-cpu` names a CPU of the emulator: `max` (all that it knows; the default) or `cortex-a53` (the vector unit without the
-# dot product), for instance. `test` without more arguments runs every test of duan-cpu: half an hour, because the emulator
-# computes floats in software. A name of a test cuts it short: `bash scripts/arm.sh test --lib simd`.
+# `-cpu` names a CPU of the emulator: `max` (all that it knows, so also matrix products of bytes; the default), `neoverse-n1`
+# (the dot product of bytes, and no matrix products) or `cortex-a53` (neither), for instance. `test` without more arguments
+# runs every test of duan-cpu: half an hour, because the emulator computes floats in software. A name of a test cuts it
+# short: `bash scripts/arm.sh test --lib simd`.
 #
 # `setup` is part of the others, and quick where everything is there. The standard library for Arm comes from, in this
 # order: the toolchain (`rustup target add aarch64-unknown-linux-gnu`), the library's source in the toolchain (`rustup

@@ -4,7 +4,7 @@ use crate::error::{Result, error};
 #[cfg(target_arch = "x86_64")]
 use crate::simd::{Avx2, Avx512Vnni, AvxVnni};
 #[cfg(target_arch = "aarch64")]
-use crate::simd::{Neon, NeonDotprod};
+use crate::simd::{Neon, NeonDotprod, NeonI8mm};
 use crate::simd::{Portable, Task};
 
 /// An instruction set, with the proof that this CPU has it.
@@ -21,6 +21,8 @@ pub(crate) enum Isa {
     Neon(Neon),
     #[cfg(target_arch = "aarch64")]
     Dotprod(NeonDotprod),
+    #[cfg(target_arch = "aarch64")]
+    I8mm(NeonI8mm),
 }
 
 /// The names that `DUAN_ISA` knows; those of other machines are accepted and never found.
@@ -41,6 +43,7 @@ impl Isa {
         {
             found.extend(Neon::detect().map(Isa::Neon));
             found.extend(NeonDotprod::detect().map(Isa::Dotprod));
+            found.extend(NeonI8mm::detect().map(Isa::I8mm));
         }
         found
     }
@@ -77,6 +80,8 @@ impl Isa {
             Isa::Neon(_) => "neon",
             #[cfg(target_arch = "aarch64")]
             Isa::Dotprod(_) => "dotprod",
+            #[cfg(target_arch = "aarch64")]
+            Isa::I8mm(_) => "i8mm",
         }
     }
 
@@ -95,6 +100,8 @@ impl Isa {
             Isa::Neon(simd) => simd.vectorize(task),
             #[cfg(target_arch = "aarch64")]
             Isa::Dotprod(simd) => simd.vectorize(task),
+            #[cfg(target_arch = "aarch64")]
+            Isa::I8mm(simd) => simd.vectorize(task),
         }
     }
 }

@@ -113,27 +113,71 @@ impl<S: Simd> GroupWeights<S> {
     fn add<C: Codes, const T: usize>(&self, s: S, tokens: &[&[Group]; T], group: usize, sums: &mut [S::Floats; T]) {
         for t in 0..T {
             let token = &tokens[t][group];
-            let token_scale = s.all(token.scale);
             if !C::HALVES {
                 let dot = s.dot(C::KIND, &self.codes, &token.codes, token.minus_eight_sums);
-                sums[t] = s.times_plus(s.floats(dot), s.times(self.scales[0], token_scale), sums[t]);
-                if C::OFFSETS {
-                    sums[t] = s.times_plus(self.offsets[0], s.all(token.sum), sums[t]);
-                }
+                sums[t] = self.add_dot::<C>(s, token, 0, dot, sums[t]);
                 continue;
             }
             let (codes, activations) = (self.codes.as_chunks::<4>().0, token.codes.as_chunks::<4>().0);
             for half in 0..2 {
                 let minus_eight_sums = i32::from(token.minus_eight_half_sums[half]);
                 let dot = s.dot(C::KIND, &codes[half], &activations[half], minus_eight_sums);
-                sums[t] = s.times_plus(s.floats(dot), s.times(self.scales[half], token_scale), sums[t]);
-                if C::OFFSETS {
-                    sums[t] =
-                        s.times_plus(self.offsets[half], s.all(token.scale * half_sum(minus_eight_sums)), sums[t]);
+                sums[t] = self.add_dot::<C>(s, token, half, dot, sums[t]);
+            }
+        }
+    }
+
+    /// The same with codes as [`for_two_tokens`] leaves them.
+    #[inline(always)]
+    fn add_by_two<C: Codes, const T: usize>(
+        &self,
+        s: S,
+        tokens: &[&[Group]; T],
+        group: usize,
+        sums: &mut [S::Floats; T],
+    ) {
+        for pair in 0..T.div_ceil(2) {
+            // The last of an odd number goes with itself.
+            let both = [2 * pair, (2 * pair + 1).min(T - 1)];
+            let (a, b) = (&tokens[both[0]][group], &tokens[both[1]][group]);
+            let (codes, a_codes, b_codes) =
+                (self.codes.as_chunks::<4>().0, a.codes.as_chunks::<4>().0, b.codes.as_chunks::<4>().0);
+            for half in 0..if C::HALVES { 2 } else { 1 } {
+                let dots = if C::HALVES {
+                    let minus_eight_sums = [a.minus_eight_half_sums[half].into(), b.minus_eight_half_sums[half].into()];
+                    s.dot_two(C::KIND, &codes[half], [&a_codes[half], &b_codes[half]], minus_eight_sums)
+                } else {
+                    let minus_eight_sums = [a.minus_eight_sums, b.minus_eight_sums];
+                    s.dot_two(C::KIND, &self.codes, [&a.codes, &b.codes], minus_eight_sums)
+                };
+                sums[both[0]] = self.add_dot::<C>(s, a, half, dots[0], sums[both[0]]);
+                if both[1] != both[0] {
+                    sums[both[1]] = self.add_dot::<C>(s, b, half, dots[1], sums[both[1]]);
                 }
             }
         }
     }
+
+    /// `sum` and what one group of a token, or the half of it that has scales of its own, adds.
+    #[inline(always)]
+    fn add_dot<C: Codes>(&self, s: S, token: &Group, half: usize, dot: S::Words, sum: S::Floats) -> S::Floats {
+        let sum = s.times_plus(s.floats(dot), s.times(self.scales[half], s.all(token.scale)), sum);
+        if !C::OFFSETS {
+            return sum;
+        }
+        let sum_of_activations =
+            if C::HALVES { token.scale * half_sum(i32::from(token.minus_eight_half_sums[half])) } else { token.sum };
+        s.times_plus(self.offsets[half], s.all(sum_of_activations), sum)
+    }
+}
+
+/// The codes of a group in the order that [`GroupWeights::add_by_two`] wants.
+#[inline(always)]
+fn for_two_tokens<S: Simd>(s: S, mut codes: [S::Words; 8]) -> [S::Words; 8] {
+    for word in [0, 2, 4, 6] {
+        [codes[word], codes[word + 1]] = s.for_two([codes[word], codes[word + 1]]);
+    }
+    codes
 }
 
 /// The sum that was stored times minus eight.
@@ -224,9 +268,9 @@ impl Unpacked {
 impl UnpackedGroup {
     #[inline(always)]
     fn write<S: Simd, C: Codes>(&mut self, s: S, first_row: usize, weights: &GroupWeights<S>) {
+        let in_order = if const { S::PAIRWISE } { for_two_tokens(s, weights.codes) } else { weights.codes };
         for word in 0..8 {
-            let codes =
-                if const { S::STEPWISE } { s.for_steps(C::KIND, weights.codes[word]) } else { weights.codes[word] };
+            let codes = if const { S::STEPWISE } { s.for_steps(C::KIND, in_order[word]) } else { in_order[word] };
             s.put_words(codes, &mut self.codes[(word * PANEL_ROWS + first_row) * 4..]);
         }
         for half in 0..if C::HALVES { 2 } else { 1 } {
@@ -375,7 +419,12 @@ impl ChunkTile<'_> {
             lanes[t] = s.get(&sums[t][0][first_row..]);
         }
         for (group, weights) in self.panels[0][..self.chunk.len()].iter().enumerate() {
-            weights.read::<S, C>(s, first_row).add::<C, T>(s, tokens, group, &mut lanes);
+            let weights = weights.read::<S, C>(s, first_row);
+            if const { S::PAIRWISE } {
+                weights.add_by_two::<C, T>(s, tokens, group, &mut lanes);
+            } else {
+                weights.add::<C, T>(s, tokens, group, &mut lanes);
+            }
         }
         for t in 0..T {
             s.put(lanes[t], &mut sums[t][0][first_row..]);

@@ -1,7 +1,7 @@
 //! Eight numbers at a time: the vocabulary of everything but the matrix kernels, whose lanes are in [`rows`].
 //!
 //! [`Simd`] is implemented by values that exist only where the CPU has the instructions (`Avx2`, `AvxVnni` and
-//! `Avx512Vnni` on x86-64, `Neon` and `NeonDotprod` on 64-bit Arm) and by [`Portable`], plain arrays that every CPU has. A
+//! `Avx512Vnni` on x86-64, `Neon`, `NeonDotprod` and `NeonI8mm` on 64-bit Arm) and by [`Portable`], plain arrays that every CPU has. A
 //! kernel is a [`Task`], written once, and [`Simd::vectorize`] runs it compiled for that instruction set.
 //!
 //! All implementations keep the same lanes and the same order of additions, so that they give the same
@@ -25,7 +25,7 @@ mod x86_rows;
 pub(crate) use avx2::{Avx2, Avx512Vnni, AvxVnni};
 pub(crate) use math::{exp, gelu_tanh, silu, tanh};
 #[cfg(target_arch = "aarch64")]
-pub(crate) use neon::{Neon, NeonDotprod};
+pub(crate) use neon::{Neon, NeonDotprod, NeonI8mm};
 pub(crate) use portable::Portable;
 pub(crate) use rows::{CodeKind, PANEL_ROWS, RowSimd};
 

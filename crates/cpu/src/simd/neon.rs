@@ -224,3 +224,7 @@ instruction_set!(
     /// The same with the dot product of bytes: Armv8.4, and many before it (Cortex-A55 and A76, Apple's M1).
     NeonDotprod, "neon,dotprod", ["neon", "dotprod"]
 );
+instruction_set!(
+    /// The same with the matrix product of bytes: Armv8.6, and many before it (Cortex-X2 and A710, Neoverse V1, Apple's M2).
+    NeonI8mm, "neon,dotprod,i8mm", ["neon", "dotprod", "i8mm"]
+);

@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use half::f16;
 
-use super::neon::{F, Neon, NeonDotprod, both, intrinsic, widen};
+use super::neon::{F, Neon, NeonDotprod, NeonI8mm, both, intrinsic, widen};
 use super::rows::{CodeKind, RowSimd};
 
 /// Four bytes for each of eight rows.
@@ -150,8 +150,83 @@ unsafe fn step_at_once(_: CodeKind, sum: Words, codes: Words, activations: [i8; 
     [low, high]
 }
 
+/// Eight columns of two rows in each register, of the rows in their order.
+#[inline(always)]
+fn two_rows_each([low, high]: [Words; 2]) -> [Words; 2] {
+    let zip = |register: usize| {
+        intrinsic!({
+            let (low, high) = (vreinterpretq_u32_u8(low[register]), vreinterpretq_u32_u8(high[register]));
+            [vreinterpretq_u8_u32(vzip1q_u32(low, high)), vreinterpretq_u8_u32(vzip2q_u32(low, high))]
+        })
+    };
+    [zip(0), zip(1)]
+}
+
+/// Sums for two tokens where one instruction multiplies eight columns of two rows with those of both: four products in each of
+/// its lanes' places, of a row and its two tokens, then of the next row. `codes` are as [`two_rows_each`] gives them.
+///
+/// # Safety
+/// The CPU must have the feature `i8mm`.
+#[inline(always)]
+unsafe fn dot_two_at_once<const N: usize>(
+    kind: CodeKind,
+    codes: &[Words; N],
+    activations: [&[[i8; 4]; N]; 2],
+    minus_eight_sums: [i32; 2],
+) -> [Words; 2] {
+    const { assert!(N.is_multiple_of(4), "activations are taken four words at a time") };
+    let starts = minus_eight_sums.map(|sums| start(kind, sums));
+    let starts = [starts[0], starts[1], starts[0], starts[1]];
+    // Rows 0 and 1, 2 and 3, 4 and 5, 6 and 7.
+    let mut sums = [intrinsic!(vld1q_s32(starts.as_ptr())); 4];
+    let (first, second) = (activations[0].as_chunks::<4>().0, activations[1].as_chunks::<4>().0);
+    for (codes, (first, second)) in codes.as_chunks::<4>().0.iter().zip(first.iter().zip(second)) {
+        let both_tokens = intrinsic!({
+            let first = vreinterpretq_s64_s8(vld1q_s8(first.as_flattened().as_ptr()));
+            let second = vreinterpretq_s64_s8(vld1q_s8(second.as_flattened().as_ptr()));
+            [vzip1q_s64(first, second), vzip2q_s64(first, second)]
+        });
+        let [a, b, c, d] = &mut sums;
+        // SAFETY: the caller says that the CPU has the instruction, which reads and writes registers only. The assembler is
+        // told of the feature within these lines alone.
+        unsafe {
+            asm!(
+                ".arch_extension i8mm",
+                "smmla {a:v}.4s, {a0:v}.16b, {x0:v}.16b",
+                "smmla {b:v}.4s, {b0:v}.16b, {x0:v}.16b",
+                "smmla {c:v}.4s, {c0:v}.16b, {x0:v}.16b",
+                "smmla {d:v}.4s, {d0:v}.16b, {x0:v}.16b",
+                "smmla {a:v}.4s, {a1:v}.16b, {x1:v}.16b",
+                "smmla {b:v}.4s, {b1:v}.16b, {x1:v}.16b",
+                "smmla {c:v}.4s, {c1:v}.16b, {x1:v}.16b",
+                "smmla {d:v}.4s, {d1:v}.16b, {x1:v}.16b",
+                a = inout(vreg) *a,
+                b = inout(vreg) *b,
+                c = inout(vreg) *c,
+                d = inout(vreg) *d,
+                a0 = in(vreg) codes[0][0],
+                b0 = in(vreg) codes[0][1],
+                c0 = in(vreg) codes[1][0],
+                d0 = in(vreg) codes[1][1],
+                a1 = in(vreg) codes[2][0],
+                b1 = in(vreg) codes[2][1],
+                c1 = in(vreg) codes[3][0],
+                d1 = in(vreg) codes[3][1],
+                x0 = in(vreg) both_tokens[0],
+                x1 = in(vreg) both_tokens[1],
+                options(pure, nomem, nostack, preserves_flags),
+            );
+        }
+    }
+    let [a, b, c, d] = sums;
+    intrinsic!([
+        [vreinterpretq_u8_s32(vuzp1q_s32(a, b)), vreinterpretq_u8_s32(vuzp1q_s32(c, d))],
+        [vreinterpretq_u8_s32(vuzp2q_s32(a, b)), vreinterpretq_u8_s32(vuzp2q_s32(c, d))],
+    ])
+}
+
 macro_rules! eight_rows {
-    ($name:ident, $dot:ident, $step:ident) => {
+    ($name:ident, $dot:ident, $step:ident $(, $more:item)*) => {
         impl RowSimd for $name {
             type Words = Words;
             type Floats = F;
@@ -238,6 +313,7 @@ macro_rules! eight_rows {
             ) -> Words {
                 intrinsic!($dot(kind, codes, activations, minus_eight_sums))
             }
+            $($more)*
             #[inline(always)]
             fn for_steps(self, _: CodeKind, codes: Words) -> Words {
                 codes
@@ -306,3 +382,23 @@ macro_rules! eight_rows {
 
 eight_rows!(Neon, dot_by_widening, step_by_widening);
 eight_rows!(NeonDotprod, dot_at_once, step_at_once);
+eight_rows!(
+    NeonI8mm,
+    dot_at_once,
+    step_at_once,
+    const PAIRWISE: bool = true;,
+    #[inline(always)]
+    fn for_two(self, codes: [Words; 2]) -> [Words; 2] {
+        two_rows_each(codes)
+    },
+    #[inline(always)]
+    fn dot_two<const N: usize>(
+        self,
+        kind: CodeKind,
+        codes: &[Words; N],
+        activations: [&[[i8; 4]; N]; 2],
+        minus_eight_sums: [i32; 2],
+    ) -> [Words; 2] {
+        intrinsic!(dot_two_at_once(kind, codes, activations, minus_eight_sums))
+    }
+);

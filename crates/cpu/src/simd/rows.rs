@@ -69,6 +69,27 @@ pub(crate) trait RowSimd: Copy + Send + Sync + 'static {
         minus_eight_sums: i32,
     ) -> Self::Words;
 
+    /// Whether one instruction multiplies several rows with two tokens, so that [`RowSimd::dot_two`] is what many tokens want.
+    const PAIRWISE: bool = false;
+    /// Codes of eight columns, four and the next four of each row, as [`RowSimd::dot_two`] wants them.
+    #[inline(always)]
+    fn for_two(self, codes: [Self::Words; 2]) -> [Self::Words; 2] {
+        codes
+    }
+    /// [`RowSimd::dot`] for two tokens at once; `N` is a multiple of 4.
+    #[inline(always)]
+    fn dot_two<const N: usize>(
+        self,
+        kind: CodeKind,
+        codes: &[Self::Words; N],
+        activations: [&[[i8; 4]; N]; 2],
+        minus_eight_sums: [i32; 2],
+    ) -> [Self::Words; 2] {
+        let [first, second] = activations;
+        let first = self.dot(kind, codes, first, minus_eight_sums[0]);
+        [first, self.dot(kind, codes, second, minus_eight_sums[1])]
+    }
+
     /// Codes as [`RowSimd::step`] wants them.
     fn for_steps(self, kind: CodeKind, codes: Self::Words) -> Self::Words;
     /// Begins a sum that ends as that of [`RowSimd::dot`]; `minus_eight_sums` as there.

@@ -103,6 +103,12 @@ fn words<S: Simd>(s: S, f: impl Fn(usize) -> S::Words) -> Vec<u32> {
     to.as_chunks::<4>().0.iter().map(|word| u32::from_le_bytes(*word)).collect()
 }
 
+/// The same for two results.
+#[inline(always)]
+fn words_of_two<S: Simd>(s: S, f: impl Fn(usize) -> [S::Words; 2]) -> Vec<u32> {
+    [words(s, |first| f(first)[0]), words(s, |first| f(first)[1])].concat()
+}
+
 /// The same for floats.
 #[inline(always)]
 fn numbers<S: Simd>(s: S, f: impl Fn(usize) -> S::Floats) -> Vec<u32> {
@@ -155,6 +161,8 @@ fn rows<S: Simd>(s: S, operands: &Operands) -> Vec<Found> {
     for kind in KINDS {
         found.push(("dot of eight words", words(s, |first| dot::<S, 8>(s, kind, operands, first))));
         found.push(("dot of four words", words(s, |first| dot::<S, 4>(s, kind, operands, first))));
+        found.push(("dot of eight words for two", words_of_two(s, |first| dot_two::<S, 8>(s, kind, operands, first))));
+        found.push(("dot of four words for two", words_of_two(s, |first| dot_two::<S, 4>(s, kind, operands, first))));
         found.push(("dot in steps", words(s, |first| steps(s, kind, operands, first))));
     }
     found
@@ -189,6 +197,19 @@ fn minus_eight_sums(activations: &[[i8; 4]]) -> i32 {
 fn dot<S: Simd, const N: usize>(s: S, kind: CodeKind, operands: &Operands, first: usize) -> S::Words {
     let activations: &[[i8; 4]; N] = operands.codes.first_chunk().expect("at most eight words");
     s.dot(kind, &codes(s, kind, operands, first), activations, minus_eight_sums(activations))
+}
+
+/// Of the activations, and of the same with the other sign and in reverse.
+#[inline(always)]
+fn dot_two<S: Simd, const N: usize>(s: S, kind: CodeKind, operands: &Operands, first: usize) -> [S::Words; 2] {
+    let mut codes: [S::Words; N] = codes(s, kind, operands, first);
+    for pair in codes.as_chunks_mut::<2>().0 {
+        *pair = s.for_two(*pair);
+    }
+    let a: &[[i8; 4]; N] = operands.codes.first_chunk().expect("at most eight words");
+    let mut b = a.map(|four| four.map(|code| -code));
+    b.reverse();
+    s.dot_two(kind, &codes, [a, &b], [minus_eight_sums(a), minus_eight_sums(&b)])
 }
 
 #[inline(always)]
