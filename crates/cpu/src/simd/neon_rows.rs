@@ -162,8 +162,8 @@ fn two_rows_each([low, high]: [Words; 2]) -> [Words; 2] {
     [zip(0), zip(1)]
 }
 
-/// Sums for two tokens where one instruction multiplies eight columns of two rows with those of both: four products in each of
-/// its lanes' places, of a row and its two tokens, then of the next row. `codes` are as [`two_rows_each`] gives them.
+/// Sums for two tokens where one instruction multiplies eight columns of two rows with those of both. Its four lanes are the
+/// first row's sums for both tokens, then the second row's. `codes` are as [`two_rows_each`] gives them.
 ///
 /// # Safety
 /// The CPU must have the feature `i8mm`.
