@@ -100,6 +100,13 @@ pub trait Backend: Send + Sync {
     /// The ops of `model` that this device cannot run, with reasons.
     fn refusals(&self, model: &Model) -> Vec<Refusal>;
 
+    /// What this device would run together of the ops `ops`, ascending ranges of the graph's nodes, by the names that it gives to
+    /// such combinations, and how often: for people. It changes no result.
+    fn fusions(&self, model: &Model, ops: &[Range<usize>]) -> Vec<(&'static str, usize)> {
+        let _ = (model, ops);
+        Vec::new()
+    }
+
     /// Packs weights, picks kernels, sizes every buffer.
     ///
     /// # Errors

@@ -40,6 +40,11 @@ impl Coded {
         self.groups.len() * size_of::<Group>()
     }
 
+    /// Whether there is room for `rows` of `columns`.
+    pub(crate) fn has_room(&self, rows: usize, columns: usize) -> bool {
+        rows * (columns / GROUP) <= self.groups.len()
+    }
+
     /// Lays the room out for `rows` of `columns`, to be filled by workers [rows, groups].
     pub(crate) fn fill(&mut self, rows: usize, columns: usize) -> SharedSlice<'_, Group> {
         self.groups_per_row = columns / GROUP;

@@ -31,6 +31,7 @@ mod shared;
 mod simd;
 mod topology;
 
+use std::ops::Range;
 use std::path::Path;
 
 use duan_backend::{Backend, CompileJob, Compiled, Refusal, Result};
@@ -38,6 +39,7 @@ use duan_model::Model;
 use duan_model::graph::OpKind;
 
 pub use crate::bandwidth::{Pages, ReadBandwidth, Skipped};
+pub use crate::compiled::fusion::Fusion;
 use crate::compiled::{CpuModel, Threads};
 use crate::error::{NAME, error};
 use crate::isa::Isa;
@@ -61,6 +63,8 @@ pub struct CpuOptions {
     pub pinning: Pinning,
     /// Kinds of ops to refuse, so that they fall back to another device: for experiments and tests.
     pub refuse: Vec<OpKind>,
+    /// Ops that are not to run together: for experiments and tests. The results are the same bits.
+    pub no_fuse: Vec<Fusion>,
 }
 
 /// The CPU as a device.
@@ -71,6 +75,7 @@ pub struct Cpu {
     placement: Placement,
     thread_reason: String,
     refuse: Vec<OpKind>,
+    no_fuse: Vec<Fusion>,
     topology: Topology,
 }
 
@@ -94,8 +99,8 @@ impl Cpu {
         }
         let isa = Isa::best(options.isa.as_deref())?;
         let placement = Placement::new(&topology, decode.max(prefill), options.pinning);
-        let threads = Threads { prefill, decode };
-        Ok(Self { isa, threads, placement, thread_reason, refuse: options.refuse, topology })
+        let (threads, CpuOptions { refuse, no_fuse, .. }) = (Threads { prefill, decode }, options);
+        Ok(Self { isa, threads, placement, thread_reason, refuse, no_fuse, topology })
     }
 
     /// Threads while one token is computed.
@@ -171,11 +176,15 @@ impl Backend for Cpu {
         refused.map(|(op, _)| Refusal { op, reason: "told to by the options".into() }).collect()
     }
 
+    fn fusions(&self, model: &Model, ops: &[Range<usize>]) -> Vec<(&'static str, usize)> {
+        compiled::runs(model, ops, &self.no_fuse).counts().map(|(fusion, count)| (fusion.name(), count)).collect()
+    }
+
     fn compile(&self, job: &CompileJob<'_>) -> Result<Box<dyn Compiled>> {
         let refused = self.refusals(job.model);
         if let Some(refusal) = refused.iter().find(|refusal| job.runs(refusal.op)) {
             return Err(error(format!("op {}: {}", refusal.op, refusal.reason)));
         }
-        Ok(Box::new(CpuModel::new(job, self.isa, self.threads, self.placement.clone())?))
+        Ok(Box::new(CpuModel::new(job, self.isa, self.threads, self.placement.clone(), &self.no_fuse)?))
     }
 }

@@ -51,6 +51,8 @@ pub(crate) struct Pool {
     state: Arc<State>,
     threads: Vec<JoinHandle<()>>,
     placement: Placement,
+    /// Jobs of more than one worker: each ends with everybody waiting for the last.
+    barriers: u64,
 }
 
 /// What the caller's thread is while it works: see [`Pool::enter`]. The order matters to nobody.
@@ -75,7 +77,7 @@ impl Pool {
             asleep: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             stop: AtomicBool::new(false),
         });
-        let mut pool = Self { state, threads: Vec::new(), placement };
+        let mut pool = Self { state, threads: Vec::new(), placement, barriers: 0 };
         for worker in 1..workers {
             let state = pool.state.clone();
             let cpus = pool.placement.of(worker).to_vec();
@@ -96,6 +98,12 @@ impl Pool {
     /// How many workers there are, the caller included.
     pub(crate) fn workers(&self) -> usize {
         self.threads.len() + 1
+    }
+
+    /// How many jobs had more than one worker so far.
+    #[cfg(test)]
+    pub(crate) fn barriers(&self) -> u64 {
+        self.barriers
     }
 
     /// Runs `work(piece, worker)` for every piece in `0..pieces` on at most `workers` of the workers, and returns when all
@@ -124,6 +132,7 @@ impl Pool {
             }
             return;
         }
+        self.barriers += 1;
         let job = Job { work, pieces: Pieces::new(units, least, workers), panic: Mutex::new(None) };
         let state = &*self.state;
         state.busy.store(workers - 1, Ordering::Relaxed);

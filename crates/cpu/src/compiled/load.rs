@@ -1,10 +1,15 @@
 //! What is decided and sized once, when a model is loaded.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use duan_backend::{CompileJob, Limits, Result};
 use duan_model::Model;
-use duan_model::graph::{Node, Op};
+use duan_model::graph::{Graph, Node, Op};
 use duan_quant::Activation;
 
+use super::fused::BLOCK_SUMS;
+use super::fusion::{self, Fusion, Input, MatrixFacts, Runs, Step, Then};
 use super::weights::DeviceWeights;
 use super::{CpuModel, Scratch, Threads};
 use crate::activations::Coded;
@@ -20,12 +25,18 @@ use crate::placement::Placement;
 use crate::pool::Pool;
 
 impl CpuModel {
-    pub(crate) fn new(job: &CompileJob<'_>, isa: Isa, threads: Threads, placement: Placement) -> Result<Self> {
+    pub(crate) fn new(
+        job: &CompileJob<'_>,
+        isa: Isa,
+        threads: Threads,
+        placement: Placement,
+        no_fuse: &[Fusion],
+    ) -> Result<Self> {
         let model = job.model.clone();
         let limits = job.limits.clone();
         let graph = &model.graph;
-        let used: Vec<&Op> =
-            graph.nodes.iter().enumerate().filter(|(index, _)| job.runs(*index)).map(|(_, n)| &n.op).collect();
+        let used_nodes: Vec<usize> = (0..graph.nodes.len()).filter(|&node| job.runs(node)).collect();
+        let used: Vec<&Op> = used_nodes.iter().map(|&node| &graph.nodes[node].op).collect();
         let rows = |wanted_only: bool| if wanted_only { limits.max_wanted_rows } else { limits.max_rows };
         let values = graph.values.iter().map(|value| vec![0.0; rows(value.wanted_rows_only) * value.width]).collect();
         let cache_used =
@@ -40,9 +51,13 @@ impl CpuModel {
         let mut pool =
             Pool::new(placement).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
         let weights = DeviceWeights::new(&model, &used, &mut pool)?;
+        let runs = runs(&model, job.ops, no_fuse);
+        let room = RunRoom::of(graph, &runs);
         let scratch = || Scratch {
             kernel: kernels::Scratch::new(weights.all()),
             attention: attention::Scratch::new(key_dim, value_dim),
+            sums: room.sums.map(|count| vec![0.0; count]),
+            row: vec![0.0; room.row],
         };
         let runs_state =
             |state: usize| used.iter().any(|op| matches!(op, Op::ShortConv { state: own, .. } if *own == state));
@@ -51,7 +66,9 @@ impl CpuModel {
             states.map(|(index, state)| States::new(state.width, if runs_state(index) { limits.pages } else { 0 }));
         Ok(Self {
             values,
-            coded: Coded::new(&coded_shapes(&model, &used, &limits)),
+            coded: Coded::new(&coded_shapes(&model, &used_nodes, &limits, |node| !room.products.contains(&node))),
+            products: Coded::new(&coded_shapes(&model, &used_nodes, &limits, |node| room.products.contains(&node))),
+            runs: Arc::new(runs),
             caches: caches.collect(),
             states: states.collect(),
             conv_kernels: conv_kernels(&model),
@@ -69,11 +86,62 @@ impl CpuModel {
     }
 }
 
-/// Rows and columns of everything that is coded for a matrix.
-fn coded_shapes(model: &Model, ops: &[&Op], limits: &Limits) -> Vec<(usize, usize)> {
+/// The ops of a model that run together.
+pub(crate) fn runs(model: &Model, ops: &[Range<usize>], no_fuse: &[Fusion]) -> Runs {
+    let facts = |id| {
+        let matrix = model.weights.matrix(id);
+        let coded = matrix.format().activation == Activation::Int8;
+        MatrixFacts { rows: matrix.rows(), columns: matrix.columns(), coded }
+    };
+    fusion::find(&model.graph, ops, &facts, no_fuse)
+}
+
+/// What runs need room for.
+#[derive(Default)]
+struct RunRoom {
+    /// Sums of a first and of a second matrix.
+    sums: [usize; 2],
+    /// Numbers of a row.
+    row: usize,
+    /// Matrices that read products as codes.
+    products: Vec<usize>,
+}
+
+impl RunRoom {
+    fn of(graph: &Graph, runs: &Runs) -> Self {
+        let mut room = Self::default();
+        for step in runs.steps() {
+            match *step {
+                Step::Norm { node, keep: false } => {
+                    if let Op::Norm { width, .. } = graph.nodes[node].op {
+                        room.row = room.row.max(width);
+                    }
+                }
+                Step::Matrices { node, input, then } => {
+                    match then {
+                        Then::Nothing => {}
+                        Then::Add { .. } => room.sums[0] = BLOCK_SUMS,
+                        Then::Gate { .. } => room.sums = [BLOCK_SUMS; 2],
+                    }
+                    room.products.extend((input == Input::Products).then_some(node));
+                }
+                Step::Op(_) | Step::Norm { .. } => {}
+            }
+        }
+        room
+    }
+}
+
+/// Rows and columns of everything that is coded for the matrices of some of the `nodes`.
+fn coded_shapes(
+    model: &Model,
+    nodes: &[usize],
+    limits: &Limits,
+    counts: impl Fn(usize) -> bool,
+) -> Vec<(usize, usize)> {
     let rows = limits.max_rows.max(limits.max_wanted_rows);
-    let of = |op: &&Op| {
-        let (rows, parts) = match op {
+    let of = |&node: &usize| {
+        let (rows, parts) = match &model.graph.nodes[node].op {
             Op::Linear { parts, .. } => (rows, parts),
             Op::ExpertLinear { parts, input_per_choice: true, used, .. } => (rows * used, parts),
             Op::ExpertLinear { parts, .. } => (rows, parts),
@@ -83,7 +151,7 @@ fn coded_shapes(model: &Model, ops: &[&Op], limits: &Limits) -> Vec<(usize, usiz
         let coded = matrices.find(|matrix| matrix.format().activation == Activation::Int8);
         coded.map(|matrix| (rows, matrix.columns()))
     };
-    ops.iter().filter_map(of).collect()
+    nodes.iter().filter(|&&node| counts(node)).filter_map(of).collect()
 }
 
 /// The kernels of each short convolution, channels side by side.

@@ -8,11 +8,12 @@ use duan_model::weights::MatrixId;
 use duan_quant::Activation;
 use duan_quant::activation::GROUP;
 
+use super::fusion::Input;
 use super::{CpuModel, SMALL};
 use crate::activations::{CodeRow, Coded};
 use crate::isa::Isa;
 use crate::kernels::integer::FEW_TOKENS;
-use crate::kernels::{Job, Places, Run, Weights};
+use crate::kernels::{Job, Run, TokenRows, Weights};
 use crate::pool::Pool;
 use crate::shared::SharedSlice;
 use crate::simd::PANEL_ROWS;
@@ -48,7 +49,14 @@ impl CpuModel {
     }
 
     /// `tokens` rows go through each matrix; `pass_rows` decides the phase.
-    pub(super) fn linear(&mut self, tokens: usize, pass_rows: usize, input: ValueId, parts: &[LinearPart]) {
+    pub(super) fn linear(
+        &mut self,
+        tokens: usize,
+        pass_rows: usize,
+        value: ValueId,
+        parts: &[LinearPart],
+        input: Input,
+    ) {
         if tokens == 0 {
             return;
         }
@@ -60,13 +68,10 @@ impl CpuModel {
         }
         let weights = &self.weights;
         let columns = weights.get(parts[0].matrix).columns;
-        let floats = &self.values[input.0 as usize][..tokens * columns];
-        let is_coded = |part: &LinearPart| weights.get(part.matrix).format.activation == Activation::Int8;
-        let coded = parts.iter().any(is_coded);
-        if coded {
-            code(&mut self.pool, workers, isa, &mut self.coded, floats, columns);
-        }
-        let coded = coded.then_some(&self.coded);
+        let floats = &self.values[value.0 as usize][..tokens * columns];
+        let (pool, buffers) = (&mut self.pool, [&mut self.coded, &mut self.products]);
+        let matrices = parts.iter().map(|part| weights.get(part.matrix));
+        let (codes, _) = code_input(pool, workers, isa, input, buffers, matrices, floats);
 
         let vectors = &self.model.weights;
         let mut outs_left = outs.iter_mut();
@@ -75,30 +80,33 @@ impl CpuModel {
             let matrix = weights.get(part.matrix);
             let bias = part.bias.map(|bias| &vectors.vector(bias)[..]);
             let out = SharedSlice::new(&mut out[..tokens * matrix.rows]);
-            Some((Job { weights: matrix, bias, floats, tokens, places: None, out }, weights.kernel(part.matrix)))
+            Some((Job::whole(matrix, bias, floats, tokens, out), weights.kernel(part.matrix)))
         });
         let grain = Grain::of(&weights.get(parts[0].matrix), tokens);
-        let units = jobs.iter().flatten().map(|(job, _)| grain.units(&job.weights)).sum();
         let scratch = SharedSlice::new(&mut self.scratch);
-        self.pool.run_ranges(units, grain.least, workers, &|units, worker| {
-            // SAFETY: each worker has a number of its own, and uses the scratch of that number only.
-            let scratch = &mut unsafe { scratch.part(worker..worker + 1) }[0];
-            let mut first = 0;
-            for (job, run) in jobs.iter().flatten() {
-                if let Some(panels) = grain.panels(&job.weights, first, &units) {
-                    run(isa, job, coded, panels, &mut scratch.kernel);
+        let at_once = if self.runs.together { MAX_PARTS } else { 1 };
+        for jobs in jobs.chunks(at_once) {
+            let units = jobs.iter().flatten().map(|(job, _)| grain.units(&job.weights)).sum();
+            pool.run_ranges(units, grain.least, workers, &|units, worker| {
+                // SAFETY: each worker has a number of its own, and uses the scratch of that number only.
+                let scratch = &mut unsafe { scratch.part(worker..worker + 1) }[0];
+                let mut first = 0;
+                for (job, run) in jobs.iter().flatten() {
+                    if let Some(panels) = grain.panels(&job.weights, first, &units) {
+                        run(isa, job, codes, panels, &mut scratch.kernel);
+                    }
+                    first += grain.units(&job.weights);
                 }
-                first += grain.units(&job.weights);
-            }
-        });
+            });
+        }
         for (out, part) in outs.into_iter().zip(parts) {
             self.give(part.output, out);
         }
     }
 
     /// Each expert computes all rows that chose it, so that its weights are read once.
-    pub(super) fn expert_linear(&mut self, op: &Op, rows: usize) {
-        let Op::ExpertLinear { input, input_per_choice, chosen, experts, used, ref parts } = *op else { return };
+    pub(super) fn expert_linear(&mut self, op: &Op, rows: usize, input: Input) {
+        let Op::ExpertLinear { input: value, input_per_choice, chosen, experts, used, ref parts } = *op else { return };
         assert!(parts.len() <= MAX_PARTS, "{} matrices in one op", parts.len());
         let (workers, isa) = (self.workers(rows), self.isa);
         self.assignment.sort(&self.values[chosen.0 as usize][..rows * 2 * used], used, experts);
@@ -110,12 +118,9 @@ impl CpuModel {
         let matrix_of = |part: &LinearPart| weights.get(part.matrix);
         let columns = matrix_of(&parts[0]).columns;
         let input_rows = if input_per_choice { rows * used } else { rows };
-        let floats = &self.values[input.0 as usize][..input_rows * columns];
-        let coded = parts.iter().any(|part| matrix_of(part).format.activation == Activation::Int8);
-        if coded {
-            code(&mut self.pool, workers, isa, &mut self.coded, floats, columns);
-        }
-        let coded = coded.then_some(&self.coded);
+        let floats = &self.values[value.0 as usize][..input_rows * columns];
+        let (pool, buffers) = (&mut self.pool, [&mut self.coded, &mut self.products]);
+        let (codes, _) = code_input(pool, workers, isa, input, buffers, parts.iter().map(matrix_of), floats);
 
         let (assignment, vectors) = (&self.assignment, &self.model.weights);
         let mut outs_left = outs.iter_mut();
@@ -128,20 +133,21 @@ impl CpuModel {
         let grain = Grain::of(&matrix_of(&parts[0]), rows);
         let units_per_expert: usize = outputs.iter().flatten().map(|output| grain.units(&output.1)).sum();
         let scratch = SharedSlice::new(&mut self.scratch);
-        self.pool.run_ranges(units_per_expert * assignment.active().len(), grain.least, workers, &|units, worker| {
+        pool.run_ranges(units_per_expert * assignment.active().len(), grain.least, workers, &|units, worker| {
             // SAFETY: each worker has a number of its own, and uses the scratch of that number only.
             let scratch = &mut unsafe { scratch.part(worker..worker + 1) }[0];
             for index in units.start / units_per_expert..units.end.div_ceil(units_per_expert) {
                 let expert = assignment.active()[index] as usize;
                 let (choices, choosers) = assignment.of(expert);
-                let places = Places { inputs: if input_per_choice { choices } else { choosers }, outputs: choices };
+                let inputs = TokenRows::Listed(if input_per_choice { choices } else { choosers });
                 let mut first_unit = index * units_per_expert;
                 for &(part, first, out) in outputs.iter().flatten() {
                     if let Some(panels) = grain.panels(&first, first_unit, &units) {
                         let bias = part.bias.map(|bias| &vectors.vector(bias)[expert * first.rows..][..first.rows]);
-                        let (tokens, places) = (choices.len(), Some(places));
-                        let job = Job { weights: weights.part(part.matrix, expert), bias, floats, tokens, places, out };
-                        weights.kernel(part.matrix)(isa, &job, coded, panels, &mut scratch.kernel);
+                        let (weights, run) = (weights.part(part.matrix, expert), weights.kernel(part.matrix));
+                        let outputs = TokenRows::Listed(choices);
+                        let job = Job { inputs, outputs, ..Job::whole(weights, bias, floats, choices.len(), out) };
+                        run(isa, &job, codes, panels, &mut scratch.kernel);
                     }
                     first_unit += grain.units(&first);
                 }
@@ -149,6 +155,36 @@ impl CpuModel {
         });
         for (out, part) in outs.into_iter().zip(parts) {
             self.give(part.output, out);
+        }
+    }
+}
+
+/// The codes of activations that `matrices` read, which are made here where nobody left them; and the buffer for products,
+/// where these are not what is read.
+pub(super) fn code_input<'a, 'w>(
+    pool: &mut Pool,
+    workers: usize,
+    isa: Isa,
+    input: Input,
+    [coded, products]: [&'a mut Coded; 2],
+    mut matrices: impl Iterator<Item = Weights<'w>>,
+    floats: &[f32],
+) -> (Option<&'a Coded>, Option<&'a mut Coded>) {
+    let Some(matrix) = matrices.find(|matrix| matrix.format.activation == Activation::Int8) else {
+        return (None, Some(products));
+    };
+    let columns = matrix.columns;
+    match input {
+        Input::Normed => (Some(coded), Some(products)),
+        Input::Products => (Some(products), None),
+        Input::Value if coded.has_room(floats.len() / columns, columns) => {
+            code(pool, workers, isa, coded, floats, columns);
+            (Some(coded), Some(products))
+        }
+        // What is read as products where ops run together, and has its room there.
+        Input::Value => {
+            code(pool, workers, isa, products, floats, columns);
+            (Some(products), None)
         }
     }
 }
@@ -168,28 +204,35 @@ fn code(pool: &mut Pool, workers: usize, isa: Isa, coded: &mut Coded, floats: &[
 
 /// How the panels of an op's matrices are handed out: in units that stand one matrix after the other.
 #[derive(Clone, Copy)]
-struct Grain {
+pub(super) struct Grain {
     /// Panels of a unit.
     unit: usize,
     /// The fewest units in a piece of work.
-    least: usize,
+    pub(super) least: usize,
 }
 
 impl Grain {
     /// For matrices like `weights` and so many tokens.
-    fn of(weights: &Weights<'_>, tokens: usize) -> Self {
+    pub(super) fn of(weights: &Weights<'_>, tokens: usize) -> Self {
         if tokens > FEW_TOKENS {
             return Self { unit: PREFILL_PANELS, least: 1 };
         }
         Self { unit: 1, least: (LEAST_BYTES / (PANEL_ROWS * weights.row_bytes())).max(1) }
     }
 
-    fn units(self, weights: &Weights<'_>) -> usize {
+    /// For two matrices like `weights`, the same panels of both at once, of which `unit` are not to be parted.
+    pub(super) fn of_two(weights: &Weights<'_>, tokens: usize, unit: usize) -> Self {
+        let least = if tokens > FEW_TOKENS { 1 } else { LEAST_BYTES / (2 * unit * PANEL_ROWS * weights.row_bytes()) };
+        Self { unit, least: least.max(1) }
+    }
+
+    /// Units of a matrix.
+    pub(super) fn units(self, weights: &Weights<'_>) -> usize {
         weights.panels().div_ceil(self.unit)
     }
 
     /// The panels of a matrix, the units of which begin at `first`, that are in `units`.
-    fn panels(self, weights: &Weights<'_>, first: usize, units: &Range<usize>) -> Option<Range<usize>> {
+    pub(super) fn panels(self, weights: &Weights<'_>, first: usize, units: &Range<usize>) -> Option<Range<usize>> {
         let start = units.start.saturating_sub(first) * self.unit;
         let end = (units.end.saturating_sub(first) * self.unit).min(weights.panels());
         (start < end).then_some(start..end)

@@ -1,20 +1,25 @@
 //! A model on the CPU: buffers sized at load, one `match` over the ops.
 //!
 //! [`load`] sizes everything; [`matrices`] shares the rows of matrices out among the workers; [`between`] runs the ops that
-//! stand between them.
+//! stand between them. [`fusion`] finds ops that can run together, and [`fused`] runs them so.
 
 mod between;
+mod fused;
+pub(crate) mod fusion;
 mod load;
 mod matrices;
 mod weights;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use duan_backend::{Compiled, Limits, MemoryUse, PAGE_TOKENS, PageId, Pass, Result};
 use duan_model::Model;
 use duan_model::graph::{Op, ValueId};
 use half::f16;
 
+use self::fusion::{Input, Runs};
+pub(crate) use self::load::runs;
 use self::weights::DeviceWeights;
 use crate::activations::Coded;
 use crate::error::NAME;
@@ -42,6 +47,16 @@ pub(crate) struct Threads {
 pub(crate) struct Scratch {
     pub(crate) kernel: kernels::Scratch,
     pub(crate) attention: attention::Scratch,
+    /// Sums of two matrices that are passed on at once, and one row of the widest norm that is not kept.
+    sums: [Vec<f32>; 2],
+    row: Vec<f32>,
+}
+
+impl Scratch {
+    fn bytes(&self) -> usize {
+        let floats = self.sums[0].len() + self.sums[1].len() + self.row.len();
+        self.kernel.bytes() + self.attention.bytes() + floats * size_of::<f32>()
+    }
 }
 
 /// A model ready to run.
@@ -53,7 +68,10 @@ pub(crate) struct CpuModel {
     pool: Pool,
     weights: DeviceWeights,
     values: Vec<Vec<f32>>,
+    runs: Arc<Runs>,
+    /// Activations that matrices read, and those that gate and up leave for the matrices behind them.
     coded: Coded,
+    products: Coded,
     caches: Vec<Option<Cache>>,
     states: Vec<States>,
     /// The kernels of each short convolution [taps, width], and room for the state before a span.
@@ -72,8 +90,16 @@ impl Compiled for CpuModel {
         if graph.nodes[ops.clone()].iter().any(|node| matches!(node.op, Op::Rope { .. })) {
             self.rotations.iter_mut().for_each(|rotations| rotations.prepare(pass));
         }
-        for node in &graph.nodes[ops] {
-            self.run(&node.op, pass);
+        let (runs, mut node) = (self.runs.clone(), ops.start);
+        while node < ops.end {
+            // A run that the range cuts through is gone through op by op.
+            if let Some(run) = runs.at(node, ops.end) {
+                self.run_together(run, pass);
+                node = run.nodes.end;
+            } else {
+                self.run(&graph.nodes[node].op, pass);
+                node += 1;
+            }
         }
         Ok(())
     }
@@ -117,17 +143,16 @@ impl Compiled for CpuModel {
     fn memory(&self) -> MemoryUse {
         let values: usize = self.values.iter().map(|value| value.len() * size_of::<f32>()).sum();
         let rotations: usize = self.rotations.iter().map(Rotations::bytes).sum();
-        let scratch: usize =
-            self.scratch.iter().map(|scratch| scratch.kernel.bytes() + scratch.attention.bytes()).sum();
+        let scratch: usize = self.scratch.iter().map(Scratch::bytes).sum();
         let caches: usize = self.caches.iter().flatten().map(Cache::bytes).sum();
         let states: usize = self.states.iter().map(States::bytes).sum();
         let kernels: usize = self.conv_kernels.iter().map(Vec::len).sum();
         let convolutions = (kernels + self.conv_past.len()) * size_of::<f32>();
+        let codes = self.coded.bytes() + self.products.bytes();
         MemoryUse {
             weights_bytes: self.weights.bytes() as u64,
             kv_bytes: (caches + states) as u64,
-            scratch_bytes: (values + rotations + scratch + convolutions + self.coded.bytes() + self.assignment.bytes())
-                as u64,
+            scratch_bytes: (values + rotations + scratch + convolutions + codes + self.assignment.bytes()) as u64,
         }
     }
 }
@@ -139,13 +164,13 @@ impl CpuModel {
         match *op {
             Op::Embed { table, scale, output } => self.embed(pass, table, scale, output),
             Op::Norm { .. } => self.norm(op, pass),
-            Op::Linear { input, ref parts } => self.linear(self.rows_of(input, pass), rows, input, parts),
+            Op::Linear { input, ref parts } => self.linear(self.rows_of(input, pass), rows, input, parts, Input::Value),
             Op::Rope { value, heads, head_dim, rope } => self.rope(rows, value, heads, head_dim, rope),
             Op::PositionScale { value, width, temperature } => self.position_scale(pass, value, width, temperature),
             Op::Attention { .. } => self.attention(op, pass),
             Op::ShortConv { .. } => self.short_conv(op, pass),
             Op::Route { .. } => self.route(op, rows),
-            Op::ExpertLinear { .. } => self.expert_linear(op, rows),
+            Op::ExpertLinear { .. } => self.expert_linear(op, rows, Input::Value),
             Op::Mix { .. } => self.mix(op, rows),
             Op::GatedAct { gate, up, width, output, activation } => {
                 self.gated_act(rows, gate, up, width, output, activation);
@@ -155,6 +180,12 @@ impl CpuModel {
             Op::Scale { value, factor } => self.scale(self.rows_of(value, pass), value, factor),
             Op::Softcap { value, cap } => self.softcap(self.rows_of(value, pass), value, cap),
         }
+    }
+
+    /// How often the workers waited for each other so far.
+    #[cfg(test)]
+    fn barriers(&self) -> u64 {
+        self.pool.barriers()
     }
 
     fn rows_of(&self, value: ValueId, pass: &Pass<'_>) -> usize {
@@ -201,3 +232,6 @@ impl CpuModel {
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -110,26 +110,61 @@ pub(crate) struct Job<'a> {
     pub(crate) floats: &'a [f32],
     /// How many tokens.
     pub(crate) tokens: usize,
-    /// Where the tokens' activations and results are, for experts that see only some of them.
-    pub(crate) places: Option<Places<'a>>,
-    /// The results [tokens, rows]; each panel of the matrix is computed by one worker.
+    /// Where the tokens' activations are.
+    pub(crate) inputs: TokenRows<'a>,
+    /// Where the tokens' results go.
+    pub(crate) outputs: TokenRows<'a>,
+    /// The results [token rows, `out_rows.len()`]; each panel of the matrix is computed by one worker.
     pub(crate) out: SharedSlice<'a, f32>,
+    /// The rows of the matrix that `out` has columns for: all, unless a worker passes the results of some panels on at once.
+    pub(crate) out_rows: Range<usize>,
 }
 
-/// The rows of activations and of results that the tokens of a job have [tokens].
-#[derive(Clone, Copy)]
-pub(crate) struct Places<'a> {
-    /// Rows of the activations.
-    pub(crate) inputs: &'a [u32],
-    /// Rows of the results; no two are equal.
-    pub(crate) outputs: &'a [u32],
+/// Which row of a buffer belongs to a token of a job.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum TokenRows<'a> {
+    /// So many rows after the token's number.
+    From(usize),
+    /// Those of a list [tokens], for experts that see only some of the tokens; no two are equal where results go.
+    Listed(&'a [u32]),
 }
 
-impl Job<'_> {
+impl<'a> TokenRows<'a> {
+    /// The row of a token.
+    #[inline(always)]
+    pub(crate) fn of(self, token: usize) -> usize {
+        match self {
+            Self::From(first) => first + token,
+            Self::Listed(rows) => rows[token] as usize,
+        }
+    }
+
+    /// The rows of some of the tokens.
+    pub(crate) fn part(self, tokens: Range<usize>) -> TokenRows<'a> {
+        match self {
+            Self::From(first) => Self::From(first + tokens.start),
+            Self::Listed(rows) => Self::Listed(&rows[tokens]),
+        }
+    }
+}
+
+impl<'a> Job<'a> {
+    /// A matrix for tokens side by side, `out` [tokens, rows].
+    pub(crate) fn whole(
+        weights: Weights<'a>,
+        bias: Option<&'a [f32]>,
+        floats: &'a [f32],
+        tokens: usize,
+        out: SharedSlice<'a, f32>,
+    ) -> Self {
+        let (inputs, outputs) = (TokenRows::From(0), TokenRows::From(0));
+        Self { weights, bias, floats, tokens, inputs, outputs, out, out_rows: 0..weights.rows }
+    }
+
     /// The row of the activations that belongs to a token.
     #[inline(always)]
     pub(crate) fn input(&self, token: usize) -> usize {
-        self.places.map_or(token, |places| places.inputs[token] as usize)
+        self.inputs.of(token)
     }
 
     /// The activations of a token [columns].
@@ -142,15 +177,15 @@ impl Job<'_> {
     /// Stores the results of some rows of a panel for one token, with their bias; what lies beyond the matrix is dropped.
     #[inline(always)]
     pub(crate) fn store(&self, panel: usize, rows: Range<usize>, token: usize, sums: &[f32; PANEL_ROWS]) {
-        let token = self.places.map_or(token, |places| places.outputs[token] as usize);
         let (first, count) = (panel * PANEL_ROWS, self.weights.rows);
         let rows = rows.start..rows.end.min(count.saturating_sub(first));
         if rows.is_empty() {
             return;
         }
-        let start = token * count + first;
+        let start = self.outputs.of(token) * self.out_rows.len() + first - self.out_rows.start;
         // SAFETY: panels are handed out to workers in ranges that do not overlap, and a result belongs to one row of one
-        // matrix. Those that experts have are the choices that `Assignment::sort` permutes, each once.
+        // matrix. Those that experts have are the choices that `Assignment::sort` permutes, each once. What is passed on
+        // is in memory that only this worker has.
         let out = unsafe { self.out.part(start + rows.start..start + rows.end) };
         let sums = &sums[rows.clone()];
         match self.bias {
@@ -287,7 +322,7 @@ mod tests {
         }
         let mut out = vec![f32::NAN; tokens * weights.rows];
         let bias = Some(bias);
-        let job = Job { weights, bias, floats, tokens, places: None, out: SharedSlice::new(&mut out) };
+        let job = Job::whole(weights, bias, floats, tokens, SharedSlice::new(&mut out));
         let mut scratch = Scratch::new(std::iter::once(weights));
         for panels in [0..1, 1..weights.panels()] {
             run(isa, &job, is_coded.then_some(&coded), panels, &mut scratch);

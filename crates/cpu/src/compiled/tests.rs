@@ -1,0 +1,77 @@
+//! What is counted inside a compiled model.
+
+use duan_backend::{CompileJob, Compiled as _, KvFormat, Limits, PAGE_TOKENS, Pass, Span, conformance};
+
+use super::*;
+use crate::compiled::fusion::Fusion;
+use crate::placement::Placement;
+
+fn compile(model: &Model, no_fuse: &[Fusion]) -> CpuModel {
+    let limits = Limits { max_rows: 80, max_wanted_rows: 1, pages: 1, context: PAGE_TOKENS, kv_format: KvFormat::F16 };
+    let all = 0..model.graph.nodes.len();
+    let job = CompileJob { model, ops: std::slice::from_ref(&all), limits };
+    let (isa, threads) = (Isa::best(None).unwrap(), Threads { prefill: 2, decode: 2 });
+    CpuModel::new(&job, isa, threads, Placement::free(2), no_fuse).unwrap()
+}
+
+/// Barriers of a pass of `rows` tokens, with two workers, without the fusions `no_fuse`.
+fn barriers(model: &Model, rows: usize, no_fuse: &[Fusion]) -> u64 {
+    let mut compiled = compile(model, no_fuse);
+    let before = compiled.barriers();
+    let spans = [Span { sequence: 0, start: 0, count: rows, wanted: 1, pages: &[0] }];
+    let pass = Pass { tokens: &vec![3; rows], spans: &spans };
+    compiled.submit(&pass, 0..model.graph.nodes.len()).unwrap();
+    compiled.barriers() - before
+}
+
+/// Like a Llama, with one layer.
+fn llama(format: &str) -> Model {
+    let tiny = conformance::models().into_iter().find(|tiny| tiny.is_for_format && tiny.name == format);
+    tiny.unwrap().model
+}
+
+/// Queries, keys and values; attention; its output; gate and up; down: each needs all of the one before. And the logits, where
+/// the matrix is worth sharing out. Whoever adds a barrier to the loop over tokens meets this test first.
+#[test]
+fn a_token_waits_as_often_as_its_data_ask_for() {
+    for (format, head) in [("Q8_0", 0), ("F32", 1)] {
+        let model = llama(format);
+        let layers = model.config.layers.len() as u64;
+        let decode = |no_fuse: &[Fusion]| barriers(&model, 1, no_fuse);
+        assert_eq!(decode(&[]), 5 * layers + head, "{format}");
+        // A token's norms, activations and sums are too short to be shared out: apart they cost time, but no barrier.
+        for fusion in [Fusion::Norm, Fusion::GateUp, Fusion::Residual] {
+            assert_eq!(decode(&[fusion]), 5 * layers + head, "{format} without {fusion}");
+        }
+        // Gate and up still run together when the product is made where they are computed.
+        assert_eq!(decode(&[Fusion::Qkv]), 7 * layers + head, "{format}");
+        assert_eq!(decode(&Fusion::ALL), 8 * layers + head, "{format}");
+    }
+}
+
+/// Of 80 tokens every op is shared out but the smallest, so what runs together is a barrier less.
+#[test]
+fn a_prompt_waits_less_often_where_ops_run_together() {
+    let model = llama("Q8_0");
+    let prefill = |no_fuse: &[Fusion]| barriers(&model, 80, no_fuse);
+    let together = prefill(&[]);
+    // Both norms of the layer find codes in place of another barrier.
+    assert_eq!(prefill(&[Fusion::Norm]), together + 2);
+    // Activation and coding of what the next matrix reads.
+    assert_eq!(prefill(&[Fusion::GateUp]), together + 2);
+    // Attention and MLP join the stream.
+    assert_eq!(prefill(&[Fusion::Residual]), together + 2);
+    assert_eq!(prefill(&[Fusion::Qkv]), together + 2);
+    // Without gate-up, gate and up are two matrices of one op as well.
+    assert_eq!(prefill(&Fusion::ALL), together + 9);
+}
+
+#[test]
+fn nothing_is_held_twice_for_products() {
+    let model = llama("Q8_0");
+    let (together, apart) = (compile(&model, &[]), compile(&model, &Fusion::ALL));
+    // Normed rows are 256 wide, products 512.
+    assert_eq!(together.products.bytes(), apart.coded.bytes());
+    assert_eq!(together.coded.bytes() * 2, together.products.bytes());
+    assert_eq!(apart.products.bytes(), 0);
+}
