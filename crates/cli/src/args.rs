@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser};
-use duan::{EngineOptions, Pinning, SamplingOptions};
+use duan::{EngineOptions, Fusion, Pinning, SamplingOptions};
 
 use crate::commands::Command;
 
@@ -77,12 +78,25 @@ pub(crate) struct SwitchArgs {
     /// `off`, nothing
     #[arg(long, value_name = "WHAT", default_value_t)]
     pub(crate) pin: Pinning,
+    /// Run ops one by one that could run together: those named, or all; the results are the same
+    #[arg(long, value_name = "NAME,..", num_args = 0..=1, require_equals = true, default_missing_value = ALL)]
+    #[arg(value_delimiter = ',', value_parser = fusions())]
+    pub(crate) no_fuse: Vec<String>,
+}
+
+/// What `--no-fuse` says alone.
+const ALL: &str = "all";
+
+fn fusions() -> PossibleValuesParser {
+    PossibleValuesParser::new(Fusion::ALL.map(Fusion::name).into_iter().chain([ALL]))
 }
 
 impl SwitchArgs {
     /// The options with these switches.
     pub(crate) fn apply(&self, options: EngineOptions) -> EngineOptions {
-        EngineOptions { pinning: self.pin, ..options }
+        let named = |fusion: &Fusion| self.no_fuse.iter().any(|name| name == fusion.name() || name == ALL);
+        let no_fuse = Fusion::ALL.into_iter().filter(named).collect();
+        EngineOptions { pinning: self.pin, no_fuse, ..options }
     }
 }
 

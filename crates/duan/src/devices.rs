@@ -91,6 +91,7 @@ impl Devices {
             threads_decode: options.threads,
             threads_prefill: options.threads_prefill,
             refuse: options.refuse.clone(),
+            no_fuse: options.no_fuse.clone(),
             isa: options.isa.clone(),
             pinning: options.pinning,
         })?;
@@ -116,7 +117,7 @@ impl Devices {
             last_resort: backend.name() == REFERENCE,
         };
         let offers: Vec<Offer> = self.backends().into_iter().map(offer).collect();
-        Ok(make_plan(&model.graph, &offers, allow_fallback)?)
+        Ok(make_plan(&model.graph, &offers, allow_fallback)?.with_fusions(model, &self.backends()))
     }
 
     /// What the memory gives to decode, in the pages that the CPU lays weights out in: large ones.

@@ -35,10 +35,10 @@ mod options;
 mod summary;
 
 pub use duan_backend::KvFormat;
-pub use duan_cpu::Pinning;
+pub use duan_cpu::{Fusion, Pinning};
 pub use duan_engine::{
-    DeviceMemory, Event, FinishReason, MemoryNeed, OnEvent, Phase, Plan, PlanSummary, SamplingOptions, SegmentSummary,
-    Sizes, Timings,
+    DeviceMemory, Event, FinishReason, FusionCount, MemoryNeed, OnEvent, Phase, Plan, PlanSummary, SamplingOptions,
+    SegmentSummary, Sizes, Timings,
 };
 pub use duan_hub as hub;
 pub use duan_hub::Hub;

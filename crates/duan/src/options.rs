@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use duan_backend::KvFormat;
-use duan_cpu::Pinning;
+use duan_cpu::{Fusion, Pinning};
 use duan_engine::{SamplingOptions, Sizes};
 use duan_model::graph::OpKind;
 
@@ -30,6 +30,8 @@ pub struct EngineOptions {
     pub prefill_rows: usize,
     /// Kinds of ops that the CPU is told to refuse, so that they fall back: for experiments and tests.
     pub refuse: Vec<OpKind>,
+    /// What the CPU runs one by one though it could run it together: for experiments and tests. The results are the same bits.
+    pub no_fuse: Vec<Fusion>,
     /// Whether ops may run on the device of last resort; otherwise that is an error that names the op.
     pub allow_fallback: bool,
     /// Whether loading ends with a tiny pass, so that costs of first use do not end up in the first answer.
@@ -58,6 +60,7 @@ impl Default for EngineOptions {
             kv_format,
             prefill_rows: max_rows,
             refuse: Vec::new(),
+            no_fuse: Vec::new(),
             allow_fallback: true,
             warm_up: true,
             system_prompt: None,

@@ -31,7 +31,7 @@ pub use event::{DeviceMemory, Event, FinishReason, Timings};
 pub use executor::Executor;
 pub use ledger::{Ledger, PageCopy, SequenceId};
 pub use memory::{DEFAULT_CONTEXT, MemoryNeed, Sizes};
-pub use plan::{Offer, Phase, Plan, PlanSummary, Segment, SegmentSummary, make_plan};
+pub use plan::{FusionCount, Offer, Phase, Plan, PlanSummary, Segment, SegmentSummary, make_plan};
 pub use run::Runner;
 pub use sampling::{Sampler, SamplingOptions};
 pub use session::{OnEvent, Session, Until};

@@ -6,7 +6,8 @@
 
 use std::ops::Range;
 
-use duan_backend::Refusal;
+use duan_backend::{Backend, Refusal};
+use duan_model::Model;
 use duan_model::graph::{Graph, Node, OpKind};
 use serde::Serialize;
 
@@ -55,8 +56,21 @@ pub struct Plan {
     pub prefill: Vec<Segment>,
     /// Segments of a pass of one token. Attentions and short convolutions are on the same device in both phases, as their keys, values and states are.
     pub decode: Vec<Segment>,
+    /// For people: what devices run together.
+    pub fusions: Vec<FusionCount>,
     /// For people: layer and kind of each node, so that a plan can be shown without its graph.
     nodes: Vec<(Option<usize>, OpKind)>,
+}
+
+/// How often a device runs ops together in one of its ways.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FusionCount {
+    /// The device's name.
+    pub device: String,
+    /// What the device calls it.
+    pub name: &'static str,
+    /// How often in one pass.
+    pub count: usize,
 }
 
 /// One row of a plan's table, and of its JSON.
@@ -80,11 +94,14 @@ pub struct SegmentSummary {
     pub cost_ns: Option<u64>,
 }
 
-/// A plan as data: `segments[{phase, layers, ops, kinds, device, reason, fallback, cost_ns}]`.
+/// A plan as data: `segments[{phase, layers, ops, kinds, device, reason, fallback, cost_ns}]` and
+/// `fusions[{device, name, count}]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlanSummary {
     /// First those of prefill, then those of decode.
     pub segments: Vec<SegmentSummary>,
+    /// What devices run together.
+    pub fusions: Vec<FusionCount>,
 }
 
 /// Gives every op the first device that does not refuse it.
@@ -114,6 +131,7 @@ pub fn make_plan(graph: &Graph, offers: &[Offer], allow_fallback: bool) -> Resul
         devices: offers.iter().map(|offer| offer.device.clone()).collect(),
         prefill: segments.clone(),
         decode: segments,
+        fusions: Vec::new(),
         nodes: graph.nodes.iter().map(|node| (node.layer, node.op.kind())).collect(),
     })
 }
@@ -185,6 +203,19 @@ impl Plan {
         ranges
     }
 
+    /// The plan with what each of its devices says of ops that it runs together; `backends` are in the order of
+    /// [`Plan::devices`].
+    #[must_use]
+    pub fn with_fusions(mut self, model: &Model, backends: &[&dyn Backend]) -> Self {
+        for (index, backend) in backends.iter().enumerate() {
+            let device = &self.devices[index];
+            let counts = backend.fusions(model, &self.ops_of(index)).into_iter();
+            let counts = counts.map(|(name, count)| FusionCount { device: device.clone(), name, count });
+            self.fusions.extend(counts.collect::<Vec<_>>());
+        }
+        self
+    }
+
     /// Whether anything runs on another device than the preferred one.
     pub fn has_fallback(&self) -> bool {
         self.prefill.iter().chain(&self.decode).any(|segment| segment.fallback)
@@ -198,7 +229,8 @@ impl Plan {
     /// The plan as data.
     pub fn summary(&self) -> PlanSummary {
         let rows = |phase| self.segments(phase).iter().map(move |segment| self.summarize(phase, segment));
-        PlanSummary { segments: rows(Phase::Prefill).chain(rows(Phase::Decode)).collect() }
+        let segments = rows(Phase::Prefill).chain(rows(Phase::Decode)).collect();
+        PlanSummary { segments, fusions: self.fusions.clone() }
     }
 
     fn summarize(&self, phase: Phase, segment: &Segment) -> SegmentSummary {

@@ -56,7 +56,7 @@ fn one_device_that_runs_all_gets_one_segment_per_phase() {
          "device": "cpu", "reason": "first choice", "fallback": false, "cost_ns": null},
         {"phase": "decode", "layers": "0-2", "ops": 11, "kinds": ["embed", "linear", "gated-act", "add", "norm"],
          "device": "cpu", "reason": "first choice", "fallback": false, "cost_ns": null},
-    ]});
+    ], "fusions": []});
     assert_eq!(json, expected);
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     if common.json {
         print_json(&plan)?;
     } else {
-        print(&table(&plan).text())?;
+        print(&format!("{}{}", table(&plan).text(), fusions_text(&plan)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -86,6 +86,16 @@ fn rows(plan: &PlanSummary) -> Vec<Row<'_>> {
 fn layers_of(text: &str) -> Option<(usize, usize)> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     Some((first.parse().ok()?, last.parse().ok()?))
+}
+
+/// A line for each device that runs ops together; a device that could and does not says 0.
+fn fusions_text(plan: &PlanSummary) -> String {
+    let mut text = String::new();
+    for counts in plan.fusions.chunk_by(|one, next| one.device == next.device) {
+        let counted: Vec<String> = counts.iter().map(|row| format!("{} {}", row.name, row.count)).collect();
+        text += &format!("\nrun together on {}: {}\n", counts[0].device, counted.join(", "));
+    }
+    text
 }
 
 fn table(plan: &PlanSummary) -> Table {

@@ -73,6 +73,34 @@ fn threads_do_not_change_a_text() {
 }
 
 #[test]
+fn what_runs_together_does_not_change_a_text_and_shows_in_the_plan() {
+    let home = Home::new();
+    let model = home.fixture("smollm2");
+    let text = |switch: &str| {
+        let arguments = ["complete", model, "-p", "the cat sat", "-n", "16", "--temp", "0", "--json", switch];
+        home.run(&arguments).json()["tokens"].clone()
+    };
+    let together = text("--no-warmup");
+    for switch in ["--no-fuse", "--no-fuse=norm,residual", "--no-fuse=qkv"] {
+        assert_eq!(text(switch), together, "{switch}");
+    }
+    let counts = |switch: &str| {
+        let plan = home.run(&["plan", model, "--json", switch]).json();
+        let rows = plan["fusions"].as_array().unwrap().clone();
+        assert!(rows.iter().all(|row| row["device"] == "cpu"), "{plan}");
+        rows.iter()
+            .map(|row| (row["name"].as_str().unwrap().to_owned(), row["count"].as_u64().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let all = counts("--no-warmup");
+    assert_eq!(all.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["norm", "qkv", "gate-up", "residual"]);
+    assert!(all[1..].iter().all(|(_, count)| *count > 0), "{all:?}");
+    assert!(counts("--no-fuse").iter().all(|(_, count)| *count == 0));
+    let some = counts("--no-fuse=residual");
+    assert_eq!((&some[..3], some[3].1), (&all[..3], 0));
+}
+
+#[test]
 fn the_end_of_the_context_is_announced_with_its_remedy() {
     let home = Home::new();
     let model = home.fixture("llama3");
@@ -198,7 +226,7 @@ fn plan_gives_every_op_a_device() {
     assert!(rows.iter().any(|row| row["device"] == "reference" && row["fallback"] == true), "{refused}");
     assert!(rows.iter().any(|row| row["device"] == "cpu"), "{refused}");
     let page = home.run(&["plan", model, "--refuse", "attention"]);
-    assert_eq!(page.done().lines().count(), 1 + 4, "a head, and two devices in two phases: {page:?}");
+    assert_eq!(page.done().lines().count(), 1 + 4 + 2, "a head, two devices in two phases, ops together: {page:?}");
     let forbidden = home.run(&["plan", model, "--refuse", "attention", "--no-fallback"]);
     assert!(forbidden.failed().contains("attention"), "{forbidden:?}");
     assert!(home.run(&["plan", model, "--refuse", "teleport"]).refused().contains("attention"));

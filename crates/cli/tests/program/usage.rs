@@ -29,6 +29,19 @@ fn values_out_of_range_are_refused_by_the_options_name() {
 }
 
 #[test]
+fn a_fusion_that_does_not_exist_is_refused_with_those_that_do() {
+    let home = Home::new();
+    for command in
+        [&["chat", "m.gguf"][..], &["complete", "m.gguf", "-p", "a"], &["bench", "m.gguf"], &["plan", "m.gguf"]]
+    {
+        for value in ["--no-fuse=gate", "--no-fuse=norm,", "--no-fuse=norm,x"] {
+            let said = home.run(&[command, &[value]].concat()).refused();
+            assert!(said.contains("--no-fuse") && said.contains("norm, qkv, gate-up, residual"), "{command:?}: {said}");
+        }
+    }
+}
+
+#[test]
 fn what_is_missing_or_unknown_is_named() {
     let home = Home::new();
     assert!(home.run(&["complete", "m.gguf"]).refused().contains("--prompt"));

@@ -59,6 +59,9 @@ fn plans_are_made_without_loading() {
     assert_eq!(json["segments"][1]["phase"], "decode");
     assert_eq!((&json["segments"][0]["layers"], &json["segments"][0]["device"]), (&"0-1".into(), &"cpu".into()));
     assert!(json["segments"][0]["cost_ns"].is_null());
+    // In each of two layers: queries, keys and values; gate and up; two results that join the stream.
+    let fusions = plan.fusions.iter().map(|row| (row.device.as_str(), row.name, row.count));
+    assert!(fusions.skip(1).eq([("cpu", "qkv", 2), ("cpu", "gate-up", 2), ("cpu", "residual", 4)]), "{json}");
     let refusing = EngineOptions { refuse: vec![OpKind::Rope], ..options() };
     let plan = Engine::new(refusing.clone()).unwrap().plan_model(fixture("smollm2")).unwrap();
     // Two layers with queries and keys side by side: cpu, reference, cpu, reference, cpu.
