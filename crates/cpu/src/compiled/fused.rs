@@ -4,7 +4,7 @@
 //! applied to them there, by a task of its own. The kernels know nothing of it: an epilogue inside of them would be compiled
 //! sixteen formats times five instruction sets times, and the second cache, from which it reads now, is as near as needed. The
 //! worker's own memory rather than the values' buffers, because in those the rows of a piece are as far apart as a row is
-//! wide, mostly a power of two: 128 of them would push each other out of the cache.
+//! wide, mostly a power of two: hundreds of them would push each other out of the cache.
 
 use std::ops::Range;
 
@@ -18,15 +18,14 @@ use super::matrices::{Grain, code_input};
 use super::{CpuModel, SMALL, Scratch};
 use crate::activations::{CodeRow, Coded, Group};
 use crate::isa::Isa;
+use crate::kernels::integer::BLOCK_TOKENS;
 use crate::kernels::{self, Job, TokenRows, Weights};
 use crate::ops::elementwise::{Add, GatedAct};
 use crate::ops::norm::Norm;
 use crate::shared::SharedSlice;
 use crate::simd::{PANEL_ROWS, Simd, Task};
 
-/// Tokens whose sums are passed on together: those whose activations kernels keep in the cache.
-const BLOCK_TOKENS: usize = 128;
-/// Panels whose sums are passed on together while there are so many tokens.
+/// Panels whose sums are passed on together while there are as many tokens as kernels take at once.
 const BLOCK_PANELS: usize = 4;
 /// Sums of one matrix that a worker has room for.
 pub(super) const BLOCK_SUMS: usize = BLOCK_TOKENS * BLOCK_PANELS * PANEL_ROWS;

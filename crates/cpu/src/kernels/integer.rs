@@ -13,7 +13,7 @@ use crate::activations::{Coded, Group};
 use crate::simd::{CACHE_LINE_BYTES, PANEL_ROWS, Simd, Task, read_ahead};
 
 /// Tokens whose activations stay in the cache while all panels of a piece of work meet them.
-const BLOCK_TOKENS: usize = 256;
+pub(crate) const BLOCK_TOKENS: usize = 256;
 /// Groups of a panel that are unpacked at once: with the activations of a tile they fit the nearest cache.
 const CHUNK_GROUPS: usize = 32;
 /// The most tokens that count as few: panels are read once for them, and unpacked in registers.
