@@ -101,6 +101,9 @@ fn with_threads(
     file.length().check()?;
     let mut executor = Executor::load(model, &devices.backends(), &plan, &engine.sizes())
         .map_err(|source| Error::Load { file: file.label().to_owned(), source })?;
+    for (_, message) in executor.warnings() {
+        on_event(&BenchEvent::Warning { message: &message });
+    }
     let setup = setup(file, model, &devices, &plan, executor.limits().max_rows, engine, load_average, bandwidth);
     for message in setup.warnings() {
         on_event(&BenchEvent::Warning { message: &message });

@@ -30,6 +30,8 @@ pub struct EngineOptions {
     pub prefill_rows: usize,
     /// Kinds of ops that the CPU is told to refuse, so that they fall back: for experiments and tests.
     pub refuse: Vec<OpKind>,
+    /// Weight formats whose kernels on the CPU count as wrong everywhere but in plain code: for experiments and tests.
+    pub distrust: Vec<String>,
     /// Whether ops may run on the device of last resort; otherwise that is an error that names the op.
     pub allow_fallback: bool,
     /// Whether loading ends with a tiny pass, so that costs of first use do not end up in the first answer.
@@ -58,6 +60,7 @@ impl Default for EngineOptions {
             kv_format,
             prefill_rows: max_rows,
             refuse: Vec::new(),
+            distrust: Vec::new(),
             allow_fallback: true,
             warm_up: true,
             system_prompt: None,

@@ -9,7 +9,6 @@ use super::weights::DeviceWeights;
 use super::{CpuModel, Scratch, Threads};
 use crate::activations::Coded;
 use crate::error::error;
-use crate::isa::Isa;
 use crate::kernels;
 use crate::kv::Cache;
 use crate::ops::attention;
@@ -18,9 +17,15 @@ use crate::ops::rope::Rotations;
 use crate::ops::short_conv::States;
 use crate::placement::Placement;
 use crate::pool::Pool;
+use crate::self_test::Picker;
 
 impl CpuModel {
-    pub(crate) fn new(job: &CompileJob<'_>, isa: Isa, threads: Threads, placement: Placement) -> Result<Self> {
+    pub(crate) fn new(
+        job: &CompileJob<'_>,
+        mut picker: Picker<'_>,
+        threads: Threads,
+        placement: Placement,
+    ) -> Result<Self> {
         let model = job.model.clone();
         let limits = job.limits.clone();
         let graph = &model.graph;
@@ -39,7 +44,7 @@ impl CpuModel {
         let workers = placement.workers();
         let mut pool =
             Pool::new(placement).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
-        let weights = DeviceWeights::new(&model, &used, &mut pool)?;
+        let weights = DeviceWeights::new(&model, &used, &mut pool, &mut picker)?;
         let scratch = || Scratch {
             kernel: kernels::Scratch::new(weights.all()),
             attention: attention::Scratch::new(key_dim, value_dim),
@@ -61,7 +66,8 @@ impl CpuModel {
             scratch: (0..workers).map(|_| scratch()).collect(),
             weights,
             model,
-            isa,
+            isa: picker.isa(),
+            warnings: picker.into_warnings(),
             threads,
             limits,
             pool,
