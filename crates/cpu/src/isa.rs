@@ -119,7 +119,9 @@ impl Isa {
             #[cfg(target_arch = "aarch64")]
             (Isa::Dotprod(_), true) => "sdot",
             #[cfg(target_arch = "aarch64")]
-            (Isa::Neon(_) | Isa::Dotprod(_), false) => "fmla",
+            (Isa::I8mm(_), true) => "smmla",
+            #[cfg(target_arch = "aarch64")]
+            (Isa::Neon(_) | Isa::Dotprod(_) | Isa::I8mm(_), false) => "fmla",
         }
     }
 
@@ -131,7 +133,7 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(_) | Isa::AvxVnni(_) | Isa::Avx512(_) => true,
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon(_) | Isa::Dotprod(_) => false,
+            Isa::Neon(_) | Isa::Dotprod(_) | Isa::I8mm(_) => false,
         }
     }
 
