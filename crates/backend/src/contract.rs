@@ -156,4 +156,10 @@ pub trait Compiled: Send {
 
     /// What this holds.
     fn memory(&self) -> MemoryUse;
+
+    /// What the user should know of how this device made itself ready, a line each: for example that a kernel computes wrongly
+    /// here and which one is used instead.
+    fn warnings(&self) -> &[String] {
+        &[]
+    }
 }

@@ -63,7 +63,7 @@ pub(crate) fn load(
     let mut engine = Engine::new(EngineOptions { cancel: interrupt.flag(), ..engine_options(args, options) })?;
     let found = fetch(name, common)?;
     engine.load_model_with(&found.file.path, |event| match event {
-        Event::Warning { message } => warn(message),
+        Event::Warning { message } | Event::DeviceWarning { message, .. } => warn(message),
         Event::Planned { plan } => warn_of_fallbacks(plan, name),
         _ => {}
     })?;

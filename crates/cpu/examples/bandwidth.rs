@@ -10,8 +10,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let read = cpu.read_bandwidth(threads, pages)?;
         let (rate, bytes) = (read.bytes_per_s / 1e9, read.bytes as f64 / 1e9);
         println!(
-            "{} pages: {rate:.2} GB/s, {} threads, best of {} reads of {bytes:.2} GB",
-            read.pages, read.threads, read.reads
+            "{} pages: {rate:.2} GB/s, {} threads, {}, best of {} reads of {bytes:.2} GB",
+            read.pages, read.threads, read.way, read.reads
         );
     }
     Ok(())

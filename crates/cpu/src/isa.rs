@@ -48,22 +48,36 @@ impl Isa {
         found
     }
 
-    /// The best one within `mask`, the value of `DUAN_ISA` (`None` allows all).
+    /// What every CPU has.
+    pub(crate) fn scalar() -> Isa {
+        Isa::Scalar(Portable)
+    }
+
+    /// The best one within `mask`: the last of [`Isa::allowed`].
+    #[cfg(test)]
+    pub(crate) fn best(mask: Option<&str>) -> Result<Isa> {
+        Ok(Self::allowed(mask)?.pop().expect("never empty"))
+    }
+
+    /// Those that this CPU has within `mask`, the value of `DUAN_ISA` (`None` allows all), the best last; at least one.
     ///
     /// # Errors
     /// When the mask names what does not exist, or allows nothing that this CPU has.
-    pub(crate) fn best(mask: Option<&str>) -> Result<Isa> {
+    pub(crate) fn allowed(mask: Option<&str>) -> Result<Vec<Isa>> {
         let Some(mask) = mask else {
-            return Ok(Self::available().pop().unwrap_or(Isa::Scalar(Portable)));
+            return Ok(Self::available());
         };
         let allowed: Vec<&str> = mask.split(',').map(str::trim).filter(|name| !name.is_empty()).collect();
         if let Some(unknown) = allowed.iter().find(|name| !NAMES.contains(name)) {
             return Err(error(format!("DUAN_ISA names {unknown:?}; it may name {}", NAMES.join(", "))));
         }
-        Self::available().into_iter().rfind(|isa| allowed.contains(&isa.name())).ok_or_else(|| {
+        let found: Vec<Isa> = Self::available().into_iter().filter(|isa| allowed.contains(&isa.name())).collect();
+        if found.is_empty() {
             let here: Vec<&str> = Self::available().iter().map(Isa::name).collect();
-            error(format!("DUAN_ISA={mask} allows nothing that this CPU has; it has {}", here.join(", ")))
-        })
+            let message = format!("DUAN_ISA={mask} allows nothing that this CPU has; it has {}", here.join(", "));
+            return Err(error(message));
+        }
+        Ok(found)
     }
 
     /// The name, as `DUAN_ISA` and reports have it.
@@ -82,6 +96,44 @@ impl Isa {
             Isa::Dotprod(_) => "dotprod",
             #[cfg(target_arch = "aarch64")]
             Isa::I8mm(_) => "i8mm",
+        }
+    }
+
+    /// Whether it is plain code.
+    pub(crate) fn is_scalar(&self) -> bool {
+        matches!(self, Isa::Scalar(_))
+    }
+
+    /// The instruction that multiplies weights with activations, as its architecture calls it: of coded ones, or of floats.
+    pub(crate) fn multiplier(&self, is_coded: bool) -> &'static str {
+        match (self, is_coded) {
+            (Isa::Scalar(_), _) => "plain code",
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2(_), true) => "vpmaddubsw",
+            #[cfg(target_arch = "x86_64")]
+            (Isa::AvxVnni(_) | Isa::Avx512(_), true) => "vpdpbusd",
+            #[cfg(target_arch = "x86_64")]
+            (Isa::Avx2(_) | Isa::AvxVnni(_) | Isa::Avx512(_), false) => "vfmadd",
+            #[cfg(target_arch = "aarch64")]
+            (Isa::Neon(_), true) => "smlal",
+            #[cfg(target_arch = "aarch64")]
+            (Isa::Dotprod(_), true) => "sdot",
+            #[cfg(target_arch = "aarch64")]
+            (Isa::I8mm(_), true) => "smmla",
+            #[cfg(target_arch = "aarch64")]
+            (Isa::Neon(_) | Isa::Dotprod(_) | Isa::I8mm(_), false) => "fmla",
+        }
+    }
+
+    /// Whether the project ran it on a real CPU: what `docs/instruction-sets.md` says. What only an emulator executed is
+    /// right, but nobody knows how fast it is.
+    pub(crate) fn was_run_on_silicon(&self) -> bool {
+        match self {
+            Isa::Scalar(_) => cfg!(target_arch = "x86_64"),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(_) | Isa::AvxVnni(_) | Isa::Avx512(_) => true,
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(_) | Isa::Dotprod(_) | Isa::I8mm(_) => false,
         }
     }
 
@@ -119,5 +171,18 @@ mod tests {
         assert!(Isa::best(Some(nothing_here)).unwrap_err().to_string().contains("scalar"));
         let all = Isa::available();
         assert_eq!(Isa::best(None).unwrap().name(), all.last().unwrap().name());
+        assert_eq!(Isa::allowed(None).unwrap().len(), all.len());
+        assert_eq!(Isa::allowed(Some("scalar")).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn what_ran_on_silicon_is_what_the_page_says() {
+        let page = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/instruction-sets.md"));
+        for isa in Isa::available() {
+            let row = page.lines().find(|line| line.starts_with(&format!("| `{}` |", isa.name())));
+            let cells: Vec<&str> = row.expect("a row for each instruction set").split('|').map(str::trim).collect();
+            let is_marked = cells[5].starts_with("silicon") && (!isa.is_scalar() || cfg!(target_arch = "x86_64"));
+            assert_eq!(isa.was_run_on_silicon(), is_marked, "{}: {}", isa.name(), cells[5]);
+        }
     }
 }

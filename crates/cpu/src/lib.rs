@@ -21,22 +21,26 @@ mod isa;
 mod kernels;
 mod kv;
 mod large_pages;
+mod made_up;
 mod memory;
 mod ops;
 mod panels;
 mod pieces;
 mod placement;
 mod pool;
+mod rates;
+mod self_test;
 mod shared;
 mod simd;
 mod topology;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use duan_backend::{Backend, CompileJob, Compiled, Refusal, Result};
 use duan_model::Model;
 use duan_model::graph::OpKind;
+use duan_quant::Format;
 
 pub use crate::bandwidth::{Pages, ReadBandwidth, Skipped};
 pub use crate::compiled::fusion::Fusion;
@@ -45,7 +49,13 @@ use crate::error::{NAME, error};
 use crate::isa::Isa;
 pub use crate::placement::Pinning;
 use crate::placement::Placement;
+use crate::rates::{Bench, Effort};
+pub use crate::rates::{KernelRates, KernelReport, RatesProgress};
+use crate::self_test::Picker;
 use crate::topology::{ThreadChoice, Topology};
+
+/// Bytes of the made-up weights of kernels where memory is too short to measure decode: enough for prefill.
+const SHORT_OF_MEMORY_BYTES: usize = 64 << 20;
 
 /// The most threads that anybody may ask for.
 const MAX_THREADS: usize = 1024;
@@ -65,17 +75,21 @@ pub struct CpuOptions {
     pub refuse: Vec<OpKind>,
     /// Ops that are not to run together: for experiments and tests. The results are the same bits.
     pub no_fuse: Vec<Fusion>,
+    /// Weight formats whose kernels count as wrong everywhere but in plain code: for experiments and tests.
+    pub distrust: Vec<String>,
 }
 
 /// The CPU as a device.
 #[derive(Debug)]
 pub struct Cpu {
-    isa: Isa,
+    /// What may be used, the best last; never empty.
+    isas: Vec<Isa>,
     threads: Threads,
     placement: Placement,
     thread_reason: String,
     refuse: Vec<OpKind>,
     no_fuse: Vec<Fusion>,
+    distrust: Vec<String>,
     topology: Topology,
 }
 
@@ -97,10 +111,11 @@ impl Cpu {
                 return Err(error(format!("{count} threads asked for; ask for 1 to {MAX_THREADS}")));
             }
         }
-        let isa = Isa::best(options.isa.as_deref())?;
+        let isas = Isa::allowed(options.isa.as_deref())?;
         let placement = Placement::new(&topology, decode.max(prefill), options.pinning);
-        let (threads, CpuOptions { refuse, no_fuse, .. }) = (Threads { prefill, decode }, options);
-        Ok(Self { isa, threads, placement, thread_reason, refuse, no_fuse, topology })
+        let threads = Threads { prefill, decode };
+        let CpuOptions { refuse, no_fuse, distrust, .. } = options;
+        Ok(Self { isas, threads, placement, thread_reason, refuse, no_fuse, distrust, topology })
     }
 
     /// Threads while one token is computed.
@@ -138,12 +153,40 @@ impl Cpu {
     /// # Errors
     /// [`Skipped`] where the memory is too short for it, or the system gives no threads.
     pub fn read_bandwidth(&self, threads: usize, pages: Pages<'_>) -> std::result::Result<ReadBandwidth, Skipped> {
-        bandwidth::read_bandwidth(self.isa, threads, pages, memory::available_bytes(Path::new("/")))
+        bandwidth::read_bandwidth(self.best_isa(), threads, pages, memory::available_bytes(Path::new("/")))
     }
 
-    /// The instruction set that kernels use.
+    /// The instruction set that kernels use, where they pass their self-test.
     pub fn isa(&self) -> &'static str {
-        self.isa.name()
+        self.best_isa().name()
+    }
+
+    fn best_isa(&self) -> Isa {
+        self.isas.last().copied().unwrap_or(Isa::scalar())
+    }
+
+    /// Measures what runs for each of `formats` (all that duan reads where there are none): its share of the read bandwidth with
+    /// one token, and of the peak of its own instructions with many. Takes some 20 seconds for all. `on_progress` is told before
+    /// each step and may end it; then there is nothing.
+    ///
+    /// # Errors
+    /// When the system gives no memory or threads, or when nothing that multiplies a format is right on this CPU.
+    pub fn kernel_rates(
+        &self,
+        formats: &[&'static Format],
+        on_progress: &mut dyn FnMut(&RatesProgress) -> ControlFlow<()>,
+    ) -> Result<Option<KernelReport>> {
+        let formats = if formats.is_empty() { duan_quant::FORMATS } else { formats };
+        let steps = formats.len() + 1;
+        let picker = Picker::new(&self.isas, &self.distrust)?;
+        if on_progress(&RatesProgress { step: 0, steps, format: None }).is_break() {
+            return Ok(None);
+        }
+        let bandwidth = self.read_bandwidth(self.threads.decode, Pages::Large);
+        let bytes = bandwidth.as_ref().map_or(SHORT_OF_MEMORY_BYTES, |read| read.bytes as usize);
+        let on_format = &mut |index, name| on_progress(&RatesProgress { step: index + 1, steps, format: Some(name) });
+        let bench = Bench::new(self.threads, self.placement.clone(), Effort::ordinary(bytes))?;
+        rates::kernel_rates(formats, picker, bench, bandwidth, on_format)
     }
 
     /// The instruction sets that kernels exist for and this CPU has, the best last.
@@ -164,7 +207,7 @@ impl Backend for Cpu {
 
     fn description(&self) -> String {
         let name = self.model_name().unwrap_or("processor of unknown name");
-        format!("{name}, {} threads, {}", self.threads.decode, self.isa.name())
+        format!("{name}, {} threads, {}", self.threads.decode, self.isa())
     }
 
     fn memory_available_bytes(&self) -> Option<u64> {
@@ -185,6 +228,7 @@ impl Backend for Cpu {
         if let Some(refusal) = refused.iter().find(|refusal| job.runs(refusal.op)) {
             return Err(error(format!("op {}: {}", refusal.op, refusal.reason)));
         }
-        Ok(Box::new(CpuModel::new(job, self.isa, self.threads, self.placement.clone(), &self.no_fuse)?))
+        let picker = Picker::new(&self.isas, &self.distrust)?;
+        Ok(Box::new(CpuModel::new(job, picker, self.threads, self.placement.clone(), &self.no_fuse)?))
     }
 }

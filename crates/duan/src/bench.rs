@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use duan_cpu::ReadBandwidth;
 use duan_engine::{Executor, Plan};
 use duan_measure::bench::{self, Job, Setup, positions};
 use duan_measure::machine;
@@ -100,6 +101,9 @@ fn with_threads(
     file.length().check()?;
     let mut executor = Executor::load(model, &devices.backends(), &plan, &engine.sizes())
         .map_err(|source| Error::Load { file: file.label().to_owned(), source })?;
+    for (_, message) in executor.warnings() {
+        on_event(&BenchEvent::Warning { message: &message });
+    }
     let setup = setup(file, model, &devices, &plan, executor.limits().max_rows, engine, load_average, bandwidth);
     for message in setup.warnings() {
         on_event(&BenchEvent::Warning { message: &message });
@@ -137,13 +141,13 @@ fn with_threads(
 /// What the memory gives, or why that was not measured.
 fn bandwidth(devices: &Devices) -> std::result::Result<Bandwidth, String> {
     let read = devices.read_bandwidth().map_err(|skipped| skipped.to_string())?;
-    Ok(Bandwidth {
-        bytes_per_s: read.bytes_per_s,
-        bytes: read.bytes,
-        reads: read.reads,
-        threads: read.threads,
-        pages: read.pages.to_owned(),
-    })
+    Ok(told(read))
+}
+
+/// The same as data.
+pub(crate) fn told(read: ReadBandwidth) -> Bandwidth {
+    let ReadBandwidth { bytes_per_s, bytes, reads, threads, pages, way } = read;
+    Bandwidth { bytes_per_s, bytes, reads, threads, pages: pages.to_owned(), way: way.to_owned() }
 }
 
 #[expect(clippy::too_many_arguments, reason = "it only brings together what is known of one run")]

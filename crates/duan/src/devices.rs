@@ -1,12 +1,16 @@
 //! The devices of this machine.
 
+use std::ops::ControlFlow;
+
 use duan_backend::{Backend, Precision, Reference};
 use duan_cpu::{Cpu, CpuOptions, Pages, ReadBandwidth, Skipped};
 use duan_engine::{Offer, Plan, make_plan};
 use duan_model::Model;
+use duan_quant::Format;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
+use crate::kernels::{KernelProgress, KernelReport};
 use crate::options::EngineOptions;
 
 const CPU: &str = "cpu";
@@ -92,6 +96,7 @@ impl Devices {
             threads_prefill: options.threads_prefill,
             refuse: options.refuse.clone(),
             no_fuse: options.no_fuse.clone(),
+            distrust: options.distrust.clone(),
             isa: options.isa.clone(),
             pinning: options.pinning,
         })?;
@@ -123,6 +128,16 @@ impl Devices {
     /// What the memory gives to decode, in the pages that the CPU lays weights out in: large ones.
     pub(crate) fn read_bandwidth(&self) -> std::result::Result<ReadBandwidth, Skipped> {
         self.cpu.read_bandwidth(self.cpu.threads_decode(), Pages::Large)
+    }
+
+    /// What runs for each of `formats` on the CPU, and how fast it is.
+    pub(crate) fn kernels(
+        &self,
+        formats: &[&'static Format],
+        on_progress: &mut dyn FnMut(&KernelProgress) -> ControlFlow<()>,
+    ) -> Result<Option<KernelReport>> {
+        let report = self.cpu.kernel_rates(formats, &mut |progress| on_progress(&progress.into()))?;
+        Ok(report.map(KernelReport::from))
     }
 
     /// What is known of the CPU.

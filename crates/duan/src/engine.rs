@@ -7,10 +7,12 @@ use std::time::Instant;
 use duan_engine::{DeviceMemory, Event, Plan, SamplingOptions};
 use duan_model::template::Message;
 use duan_model::tokenizer::Tokenizer;
+use duan_quant::Format;
 
 use crate::answer::{Answer, How, Text};
 use crate::devices::{DeviceInfo, Devices};
 use crate::error::{Error, Result};
+use crate::kernels::{KernelProgress, KernelReport};
 use crate::loaded::{Loaded, Opened};
 use crate::options::{CompleteOptions, EngineOptions};
 use crate::summary::ModelSummary;
@@ -49,6 +51,20 @@ impl Engine {
     /// The devices of this machine.
     pub fn devices(&self) -> Vec<DeviceInfo> {
         self.devices.list()
+    }
+
+    /// Measures what runs for each of `formats` on the CPU, all formats that duan reads where there are none: its self-test, its
+    /// share of the read bandwidth with one token and of the multiplier's peak with many. Takes about 20 seconds for all.
+    /// `on_progress` is told before each step and may end it; then there is nothing.
+    ///
+    /// # Errors
+    /// When the system gives no memory or threads, or when nothing that multiplies a format is right on this CPU.
+    pub fn kernels(
+        &self,
+        formats: &[&'static Format],
+        mut on_progress: impl FnMut(&KernelProgress) -> ControlFlow<()>,
+    ) -> Result<Option<KernelReport>> {
+        self.devices.kernels(formats, &mut on_progress)
     }
 
     /// Loads the model in the file at `path`; see [`Engine::load_model_with`].

@@ -14,6 +14,7 @@
 //! * [`Engine::inspect`] and [`Engine::plan_model`] say what a file is, needs and would run on, without loading it;
 //! * [`FileFacts`] are all that can be said of a file, also of one that cannot run here;
 //! * [`bench::bench`] measures prefill and decode beside the ceiling that the memory puts over decode;
+//! * [`Engine::kernels`] measures what runs for each weight format, beside memory and multiplier;
 //! * [`synth`] writes models of random weights with the shapes of public ones, to be timed.
 //!
 //! A model is a path here. Names are resolved by [`hub`], whose result has a path. What happens on the way is told as
@@ -30,6 +31,7 @@ mod devices;
 mod engine;
 mod error;
 pub mod facts;
+mod kernels;
 mod loaded;
 mod options;
 mod summary;
@@ -54,5 +56,6 @@ pub use devices::{CpuInfo, DeviceInfo};
 pub use engine::Engine;
 pub use error::{Error, Result};
 pub use facts::FileFacts;
+pub use kernels::{KernelProgress, KernelReport, KernelRow};
 pub use options::{CompleteOptions, EngineOptions};
 pub use summary::{FormatCount, ModelSummary, SpecialToken, TokenizerSummary};

@@ -107,6 +107,9 @@ impl Loaded {
         }
         let mut executor = Executor::load(&opened.model, &devices.backends(), &plan, &options.sizes())
             .map_err(|source| Error::Load { file: opened.file.label().to_owned(), source })?;
+        for (device, message) in executor.warnings() {
+            on_event(&Event::DeviceWarning { device: &device, message: &message });
+        }
         let (memory, context) = (executor.memory(), executor.context());
         tracing::info!(context, ?memory, load_ns = nanoseconds(started), "model loaded");
         on_event(&Event::Loaded { memory: &memory, context, load_ns: nanoseconds(started) });

@@ -32,6 +32,8 @@ pub struct EngineOptions {
     pub refuse: Vec<OpKind>,
     /// What the CPU runs one by one though it could run it together: for experiments and tests. The results are the same bits.
     pub no_fuse: Vec<Fusion>,
+    /// Weight formats whose kernels on the CPU count as wrong everywhere but in plain code: for experiments and tests.
+    pub distrust: Vec<String>,
     /// Whether ops may run on the device of last resort; otherwise that is an error that names the op.
     pub allow_fallback: bool,
     /// Whether loading ends with a tiny pass, so that costs of first use do not end up in the first answer.
@@ -61,6 +63,7 @@ impl Default for EngineOptions {
             prefill_rows: max_rows,
             refuse: Vec::new(),
             no_fuse: Vec::new(),
+            distrust: Vec::new(),
             allow_fallback: true,
             warm_up: true,
             system_prompt: None,

@@ -112,6 +112,13 @@ pub enum Event<'a> {
         /// The plan.
         plan: &'a Plan,
     },
+    /// Something that the user should know of how a device made itself ready, for example that a kernel failed its self-test.
+    DeviceWarning {
+        /// The device.
+        device: &'a str,
+        /// One line.
+        message: &'a str,
+    },
     /// Every device is ready.
     Loaded {
         /// What each device holds.

@@ -78,6 +78,11 @@ impl Executor {
         self.runner.memory()
     }
 
+    /// What each device has to say of how it made itself ready: its name and a line.
+    pub fn warnings(&self) -> Vec<(String, String)> {
+        self.runner.warnings()
+    }
+
     /// The logits of the last pass's wanted rows `[rows, vocab_size]`.
     pub fn logits(&self, rows: usize) -> &[f32] {
         self.runner.logits(rows)

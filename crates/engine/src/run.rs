@@ -114,6 +114,16 @@ impl Runner {
         };
         self.devices.iter().flatten().map(of).collect()
     }
+
+    /// What each device has to say: its name and a line.
+    pub fn warnings(&self) -> Vec<(String, String)> {
+        let of = |device: &Device| {
+            let lines = device.compiled.warnings().to_vec();
+            let name = device.name.clone();
+            lines.into_iter().map(move |line| (name.clone(), line))
+        };
+        self.devices.iter().flatten().flat_map(of).collect()
+    }
 }
 
 impl std::fmt::Debug for Runner {

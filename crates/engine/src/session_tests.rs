@@ -58,6 +58,12 @@ fn ask_until(
 }
 
 #[test]
+fn what_a_device_has_to_say_is_passed_on_with_its_name() {
+    let executor = Scripted::new(COUNT).load(100, 4);
+    assert_eq!(executor.warnings(), [("scripted".to_owned(), "it is only a script".to_owned())]);
+}
+
+#[test]
 fn an_answer_is_fed_in_pieces_and_ends_at_a_stop_token() {
     let scripted = Scripted::new(COUNT);
     let mut executor = scripted.load(100, 4);

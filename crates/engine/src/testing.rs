@@ -118,6 +118,7 @@ impl Backend for Scripted {
 
     fn compile(&self, job: &CompileJob<'_>) -> duan_backend::Result<Box<dyn Compiled>> {
         Ok(Box::new(ScriptedModel {
+            warnings: vec!["it is only a script".into()],
             next: self.next,
             passes: self.passes.clone(),
             failing_pass: self.failing_pass,
@@ -129,6 +130,7 @@ impl Backend for Scripted {
 }
 
 struct ScriptedModel {
+    warnings: Vec<String>,
     next: NextToken,
     passes: Passes,
     failing_pass: Option<usize>,
@@ -212,6 +214,10 @@ impl Compiled for ScriptedModel {
         // Only what is valid is copied; the rest of the page must not be read before it is written.
         self.kept[to..to + PAGE_TOKENS].fill(None);
         self.kept.copy_within(from..from + count, to);
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     fn memory(&self) -> MemoryUse {

@@ -1,24 +1,44 @@
 //! `duan devices`
 
+mod kernels;
+
 use std::process::ExitCode;
 
+use clap::CommandFactory as _;
+use clap::error::ErrorKind;
+use duan::quant::{FORMATS, Format, format_by_name};
 use duan::{CpuInfo, DeviceInfo, Engine, EngineOptions};
 use serde_json::json;
 
-use crate::args::{Common, isa_of_environment, threads_of_environment};
+use crate::args::{Cli, Common, isa_of_environment, threads_of_environment};
 use crate::output::style::on_one_line;
 use crate::output::units::ByteUnit;
 use crate::output::{Align, Table, print, print_json};
 
 /// List the devices of this machine: what they are, and what they use of it
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Measure what runs for each weight format on the CPU, or for these: --kernels=q4_0,q6_k; takes half a minute for all
+    ///
+    /// Made-up weights are multiplied with one token (decode: GB/s of weights, and the share of the memory's read bandwidth) and
+    /// with 256 (prefill: thousand million multiply-adds a second, and the share of what the kernel's own instructions give in
+    /// registers), each beside its ceiling in the same run, the best of some rounds. Whatever else runs on the machine meanwhile
+    /// takes part of it. SELF-TEST says whether a kernel computed what the format's definition says; a model's are asked before
+    /// it is loaded. RUN ON says whether the project ever ran this instruction set on a real CPU.
+    #[arg(long, value_name = "FORMAT,..", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
+    kernels: Option<Vec<String>>,
+}
 
-/// Prints the devices in the order of preference.
-pub(crate) fn run(_: Args, common: &Common) -> anyhow::Result<ExitCode> {
+/// Prints the devices in the order of preference, or the kernels of the CPU.
+pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
+    let formats = args.kernels.map(|names| names.iter().map(|name| format(name)).collect::<Vec<_>>());
     let (threads, isa) = (threads_of_environment(), isa_of_environment());
     let options = EngineOptions { threads, isa, ..EngineOptions::default() };
-    let devices = Engine::new(options)?.devices();
+    let engine = Engine::new(options)?;
+    if let Some(formats) = formats {
+        return kernels::run(&engine, &formats, common);
+    }
+    let devices = engine.devices();
     if common.json {
         print_json(&json!({ "devices": devices }))?;
     } else {
@@ -29,6 +49,15 @@ pub(crate) fn run(_: Args, common: &Common) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The format of a name; another one is wrong usage.
+fn format(name: &str) -> &'static Format {
+    format_by_name(name).unwrap_or_else(|| {
+        let known: Vec<&str> = FORMATS.iter().map(|format| format.name).collect();
+        let message = format!("{} is no weight format; there are {}", on_one_line(name), known.join(", "));
+        Cli::command().error(ErrorKind::InvalidValue, message).exit()
+    })
 }
 
 fn table(devices: &[DeviceInfo]) -> Table {

@@ -7,6 +7,7 @@ mod bad_input;
 mod bench;
 mod cache;
 mod common;
+mod devices;
 mod help;
 mod inspect;
 mod inspect_odd;

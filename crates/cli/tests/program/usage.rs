@@ -35,7 +35,8 @@ fn a_fusion_that_does_not_exist_is_refused_with_those_that_do() {
         [&["chat", "m.gguf"][..], &["complete", "m.gguf", "-p", "a"], &["bench", "m.gguf"], &["plan", "m.gguf"]]
     {
         for value in ["--no-fuse=gate", "--no-fuse=norm,", "--no-fuse=norm,x"] {
-            let said = home.run(&[command, &[value]].concat()).refused();
+            let answer = home.run(&[command, &[value]].concat());
+            let said = answer.refused();
             assert!(said.contains("--no-fuse") && said.contains("norm, qkv, gate-up, residual"), "{command:?}: {said}");
         }
     }

@@ -22,6 +22,7 @@ use crate::kernels::integer::BLOCK_TOKENS;
 use crate::kernels::{self, Job, TokenRows, Weights};
 use crate::ops::elementwise::{Add, GatedAct};
 use crate::ops::norm::Norm;
+use crate::self_test::Picked;
 use crate::shared::SharedSlice;
 use crate::simd::{PANEL_ROWS, Simd, Task};
 
@@ -75,7 +76,7 @@ impl CpuModel {
             let own = &mut unsafe { scratch.part(worker..worker + 1) }[0].row;
             for row in piece * rows_per_piece..rows.min((piece + 1) * rows_per_piece) {
                 let place = row * width..(row + 1) * width;
-                // SAFETY: each row is in one piece, here and below.
+                // SAFETY: each row is in one piece.
                 let kept = unsafe { shared_out.part(place.clone()) };
                 let values = if keep {
                     if let Some(from) = from {
@@ -87,6 +88,7 @@ impl CpuModel {
                     &mut own[..width]
                 };
                 isa.run(Norm { values, group, weight, bias, norm });
+                // SAFETY: as above.
                 let to = unsafe { coded.part(row * codes..(row + 1) * codes) };
                 isa.run(CodeRow { from: values, to });
             }
@@ -137,7 +139,7 @@ impl CpuModel {
         let of = |part: &LinearPart, index: usize| Source {
             weights: weights.part(part.matrix, index),
             bias: part.bias.map(|bias| &vectors.vector(bias)[index * inner..(index + 1) * inner]),
-            run: weights.kernel(part.matrix),
+            kernel: weights.kernel(part.matrix),
         };
         let times = if experts.is_some() { assignment.active().len() } else { 1 };
         let shape = weights.get(gate.matrix);
@@ -179,7 +181,7 @@ impl CpuModel {
         let (pool, buffers) = (&mut self.pool, [&mut self.coded, &mut self.products]);
         let (codes, _) = code_input(pool, workers, isa, input, buffers, std::iter::once(weights), floats);
         let bias = part.bias.map(|bias| &self.model.weights.vector(bias)[..]);
-        let matrix = Source { weights, bias, run: self.weights.kernel(part.matrix) };
+        let matrix = Source { weights, bias, kernel: self.weights.kernel(part.matrix) };
         let activations = Activations { floats, codes, tokens, inputs: TokenRows::From(0) };
         let sums = SharedSlice::new(&mut out[..tokens * weights.rows]);
         let piece = Adding { isa, matrix, activations, target: sums, factor };
@@ -208,21 +210,20 @@ struct Activations<'a> {
 struct Source<'a> {
     weights: Weights<'a>,
     bias: Option<&'a [f32]>,
-    run: kernels::Run,
+    kernel: Picked,
 }
 
 impl Source<'_> {
     /// The sums of some panels for some of the tokens [tokens, rows], at the beginning of `to`.
     fn sums<'a>(
         &self,
-        isa: Isa,
         activations: &Activations<'_>,
         (tokens, panels): (Range<usize>, Range<usize>),
         scratch: &mut kernels::Scratch,
         to: &'a mut [f32],
     ) -> &'a mut [f32] {
         let Activations { floats, codes, inputs, .. } = *activations;
-        let Source { weights, bias, run } = *self;
+        let Source { weights, bias, kernel } = *self;
         let out_rows = panels.start * PANEL_ROWS..weights.rows.min(panels.end * PANEL_ROWS);
         let to = &mut to[..tokens.len() * out_rows.len()];
         let job = Job {
@@ -235,7 +236,7 @@ impl Source<'_> {
             out: SharedSlice::new(to),
             out_rows,
         };
-        run(isa, &job, codes, panels, scratch);
+        kernel.run(&job, codes, panels, scratch);
         to
     }
 }
@@ -277,8 +278,8 @@ impl Gating<'_> {
         let Scratch { kernel, sums: [gate, up], .. } = scratch;
         for (tokens, panels) in blocks(self.activations.tokens, panels) {
             let block = || (tokens.clone(), panels.clone());
-            let gate = self.gate.sums(self.isa, &self.activations, block(), kernel, gate);
-            let up = self.up.sums(self.isa, &self.activations, block(), kernel, up);
+            let gate = self.gate.sums(&self.activations, block(), kernel, gate);
+            let up = self.up.sums(&self.activations, block(), kernel, up);
             let (activation, products) = (self.activation, *self.products);
             let outputs = self.outputs.part(tokens.clone());
             let first = panels.start * PANEL_ROWS;
@@ -310,8 +311,8 @@ impl Task for Gate<'_> {
         let width = gate.len() / tokens;
         for (token, from) in gate.chunks_exact(width).enumerate() {
             let start = outputs.of(token) * products.inner + first;
-            // SAFETY: a row of the matrices is in one piece of work, and belongs to one product of each token.
             if let Some(floats) = &products.floats {
+                // SAFETY: a row of the matrices is in one piece of work, and belongs to one product of each token.
                 unsafe { floats.part(start..start + width) }.copy_from_slice(from);
             }
             // Products that are coded are whole groups, and so are the pieces that they are shared out in.
@@ -339,7 +340,7 @@ impl Adding<'_> {
     fn compute(&self, panels: Range<usize>, scratch: &mut Scratch) {
         let Scratch { kernel, sums: [sums, _], .. } = scratch;
         for (tokens, panels) in blocks(self.activations.tokens, panels) {
-            let sums = self.matrix.sums(self.isa, &self.activations, (tokens.clone(), panels.clone()), kernel, sums);
+            let sums = self.matrix.sums(&self.activations, (tokens.clone(), panels.clone()), kernel, sums);
             let (rows, first) = (self.matrix.weights.rows, panels.start * PANEL_ROWS);
             self.isa.run(AddBlock { sums, tokens, first, rows, target: self.target, factor: self.factor });
         }

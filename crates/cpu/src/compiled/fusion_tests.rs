@@ -132,7 +132,8 @@ fn a_range_finds_only_runs_that_it_holds_whole() {
 /// Another device runs the sum: the run ends before it, and the matrix's result is stored.
 #[test]
 fn runs_end_where_another_device_goes_on() {
-    let found = find(&graph(mlp()), &[0..4], &facts, &[]).runs;
+    let ops = 0..4;
+    let found = find(&graph(mlp()), std::slice::from_ref(&ops), &facts, &[]).runs;
     let steps = vec![
         Step::Norm { node: 0, keep: false },
         matrices(1, Input::Normed, gate(2, true, false)),

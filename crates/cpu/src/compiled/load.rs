@@ -14,7 +14,6 @@ use super::weights::DeviceWeights;
 use super::{CpuModel, Scratch, Threads};
 use crate::activations::Coded;
 use crate::error::error;
-use crate::isa::Isa;
 use crate::kernels;
 use crate::kv::Cache;
 use crate::ops::attention;
@@ -23,11 +22,12 @@ use crate::ops::rope::Rotations;
 use crate::ops::short_conv::States;
 use crate::placement::Placement;
 use crate::pool::Pool;
+use crate::self_test::Picker;
 
 impl CpuModel {
     pub(crate) fn new(
         job: &CompileJob<'_>,
-        isa: Isa,
+        mut picker: Picker<'_>,
         threads: Threads,
         placement: Placement,
         no_fuse: &[Fusion],
@@ -50,7 +50,7 @@ impl CpuModel {
         let workers = placement.workers();
         let mut pool =
             Pool::new(placement).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
-        let weights = DeviceWeights::new(&model, &used, &mut pool)?;
+        let weights = DeviceWeights::new(&model, &used, &mut pool, &mut picker)?;
         let runs = runs(&model, job.ops, no_fuse);
         let room = RunRoom::of(graph, &runs);
         let scratch = || Scratch {
@@ -78,7 +78,8 @@ impl CpuModel {
             scratch: (0..workers).map(|_| scratch()).collect(),
             weights,
             model,
-            isa,
+            isa: picker.isa(),
+            warnings: picker.into_warnings(),
             threads,
             limits,
             pool,

@@ -13,8 +13,9 @@ use super::{CpuModel, SMALL};
 use crate::activations::{CodeRow, Coded};
 use crate::isa::Isa;
 use crate::kernels::integer::FEW_TOKENS;
-use crate::kernels::{Job, Run, TokenRows, Weights};
+use crate::kernels::{Job, TokenRows, Weights};
 use crate::pool::Pool;
+use crate::self_test::Picked;
 use crate::shared::SharedSlice;
 use crate::simd::PANEL_ROWS;
 
@@ -75,7 +76,7 @@ impl CpuModel {
 
         let vectors = &self.model.weights;
         let mut outs_left = outs.iter_mut();
-        let jobs: [Option<(Job<'_>, Run)>; MAX_PARTS] = std::array::from_fn(|index| {
+        let jobs: [Option<(Job<'_>, Picked)>; MAX_PARTS] = std::array::from_fn(|index| {
             let (part, out) = (parts.get(index)?, outs_left.next()?);
             let matrix = weights.get(part.matrix);
             let bias = part.bias.map(|bias| &vectors.vector(bias)[..]);
@@ -91,9 +92,9 @@ impl CpuModel {
                 // SAFETY: each worker has a number of its own, and uses the scratch of that number only.
                 let scratch = &mut unsafe { scratch.part(worker..worker + 1) }[0];
                 let mut first = 0;
-                for (job, run) in jobs.iter().flatten() {
+                for (job, kernel) in jobs.iter().flatten() {
                     if let Some(panels) = grain.panels(&job.weights, first, &units) {
-                        run(isa, job, codes, panels, &mut scratch.kernel);
+                        kernel.run(job, codes, panels, &mut scratch.kernel);
                     }
                     first += grain.units(&job.weights);
                 }
@@ -144,10 +145,10 @@ impl CpuModel {
                 for &(part, first, out) in outputs.iter().flatten() {
                     if let Some(panels) = grain.panels(&first, first_unit, &units) {
                         let bias = part.bias.map(|bias| &vectors.vector(bias)[expert * first.rows..][..first.rows]);
-                        let (weights, run) = (weights.part(part.matrix, expert), weights.kernel(part.matrix));
+                        let (weights, kernel) = (weights.part(part.matrix, expert), weights.kernel(part.matrix));
                         let outputs = TokenRows::Listed(choices);
                         let job = Job { inputs, outputs, ..Job::whole(weights, bias, floats, choices.len(), out) };
-                        run(isa, &job, codes, panels, &mut scratch.kernel);
+                        kernel.run(&job, codes, panels, &mut scratch.kernel);
                     }
                     first_unit += grain.units(&first);
                 }
@@ -204,16 +205,16 @@ fn code(pool: &mut Pool, workers: usize, isa: Isa, coded: &mut Coded, floats: &[
 
 /// How the panels of an op's matrices are handed out: in units that stand one matrix after the other.
 #[derive(Clone, Copy)]
-pub(super) struct Grain {
+pub(crate) struct Grain {
     /// Panels of a unit.
     unit: usize,
     /// The fewest units in a piece of work.
-    pub(super) least: usize,
+    pub(crate) least: usize,
 }
 
 impl Grain {
     /// For matrices like `weights` and so many tokens.
-    pub(super) fn of(weights: &Weights<'_>, tokens: usize) -> Self {
+    pub(crate) fn of(weights: &Weights<'_>, tokens: usize) -> Self {
         if tokens > FEW_TOKENS {
             return Self { unit: PREFILL_PANELS, least: 1 };
         }
@@ -227,12 +228,12 @@ impl Grain {
     }
 
     /// Units of a matrix.
-    pub(super) fn units(self, weights: &Weights<'_>) -> usize {
+    pub(crate) fn units(self, weights: &Weights<'_>) -> usize {
         weights.panels().div_ceil(self.unit)
     }
 
     /// The panels of a matrix, the units of which begin at `first`, that are in `units`.
-    pub(super) fn panels(self, weights: &Weights<'_>, first: usize, units: &Range<usize>) -> Option<Range<usize>> {
+    pub(crate) fn panels(self, weights: &Weights<'_>, first: usize, units: &Range<usize>) -> Option<Range<usize>> {
         let start = units.start.saturating_sub(first) * self.unit;
         let end = (units.end.saturating_sub(first) * self.unit).min(weights.panels());
         (start < end).then_some(start..end)

@@ -20,6 +20,7 @@ use half::f16;
 
 use self::fusion::{Input, Runs};
 pub(crate) use self::load::runs;
+pub(crate) use self::matrices::Grain;
 use self::weights::DeviceWeights;
 use crate::activations::Coded;
 use crate::error::NAME;
@@ -63,6 +64,8 @@ impl Scratch {
 pub(crate) struct CpuModel {
     model: Model,
     isa: Isa,
+    /// What failed its self-test.
+    warnings: Vec<String>,
     threads: Threads,
     limits: Limits,
     pool: Pool,
@@ -138,6 +141,10 @@ impl Compiled for CpuModel {
         assert!(count <= PAGE_TOKENS, "{count} positions of a page of {PAGE_TOKENS}");
         self.caches.iter_mut().flatten().for_each(|cache| cache.copy_page(from, to, count));
         self.states.iter_mut().filter(|states| states.bytes() > 0).for_each(|states| states.copy_page(from, to));
+    }
+
+    fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     fn memory(&self) -> MemoryUse {

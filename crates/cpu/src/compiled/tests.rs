@@ -5,13 +5,14 @@ use duan_backend::{CompileJob, Compiled as _, KvFormat, Limits, PAGE_TOKENS, Pas
 use super::*;
 use crate::compiled::fusion::Fusion;
 use crate::placement::Placement;
+use crate::self_test::Picker;
 
 fn compile(model: &Model, no_fuse: &[Fusion]) -> CpuModel {
     let limits = Limits { max_rows: 80, max_wanted_rows: 1, pages: 1, context: PAGE_TOKENS, kv_format: KvFormat::F16 };
     let all = 0..model.graph.nodes.len();
     let job = CompileJob { model, ops: std::slice::from_ref(&all), limits };
-    let (isa, threads) = (Isa::best(None).unwrap(), Threads { prefill: 2, decode: 2 });
-    CpuModel::new(&job, isa, threads, Placement::free(2), no_fuse).unwrap()
+    let picker = Picker::new(&Isa::available(), &[]).unwrap();
+    CpuModel::new(&job, picker, Threads { prefill: 2, decode: 2 }, Placement::free(2), no_fuse).unwrap()
 }
 
 /// Barriers of a pass of `rows` tokens, with two workers, without the fusions `no_fuse`.

@@ -7,10 +7,11 @@ use duan_model::graph::Op;
 use duan_model::weights::{Matrix, MatrixId};
 
 use crate::error::{Result, error};
-use crate::kernels::{self, Place, Run, Weights};
+use crate::kernels::{Place, Weights};
 use crate::large_pages::LargePages;
 use crate::panels::Layout;
 use crate::pool::Pool;
+use crate::self_test::{Picked, Picker};
 use crate::shared::SharedSlice;
 use crate::simd::PANEL_ROWS;
 
@@ -23,7 +24,8 @@ const ROUND_BYTES: usize = 32 << 20;
 struct Entry {
     matrix: Matrix,
     parts: usize,
-    run: Run,
+    /// Of what is multiplied with; tables need none.
+    kernel: Option<Picked>,
     place: Held,
 }
 
@@ -48,8 +50,8 @@ impl DeviceWeights {
     /// could be sixteen times as large as their file.
     ///
     /// # Errors
-    /// When there is no memory for the panels.
-    pub(crate) fn new(model: &Model, ops: &[&Op], pool: &mut Pool) -> Result<Self> {
+    /// When there is no memory for the panels, or no kernel for a format that is right on this CPU.
+    pub(crate) fn new(model: &Model, ops: &[&Op], pool: &mut Pool, picker: &mut Picker<'_>) -> Result<Self> {
         let matrices = model.weights.matrices();
         let mut entries: Vec<Option<Entry>> = matrices.iter().map(|_| None).collect();
         let mut length = 0usize;
@@ -72,7 +74,8 @@ impl DeviceWeights {
                     Held::Panels(layout, start..length)
                 }
             };
-            *entry = Some(Entry { run: kernels::pick(matrix.format()), matrix, parts, place });
+            let kernel = is_multiplied.then(|| picker.pick(matrix.format())).transpose()?;
+            *entry = Some(Entry { kernel, matrix, parts, place });
         }
         let panels = LargePages::new(length)
             .map_err(|cause| error(format!("no memory for {length} bytes of weights: {cause}")))?;
@@ -144,8 +147,8 @@ impl DeviceWeights {
     }
 
     /// The kernel of a matrix.
-    pub(crate) fn kernel(&self, id: MatrixId) -> Run {
-        self.entry(id).run
+    pub(crate) fn kernel(&self, id: MatrixId) -> Picked {
+        self.entry(id).kernel.expect("an op multiplies with the matrix")
     }
 
     /// Every matrix, each by its first part.

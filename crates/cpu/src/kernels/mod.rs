@@ -7,6 +7,7 @@ pub(crate) mod float;
 pub(crate) mod formats;
 pub(crate) mod generic;
 pub(crate) mod integer;
+pub(crate) mod peak;
 pub(crate) mod super_blocks;
 
 use std::marker::PhantomData;
@@ -246,6 +247,8 @@ pub(crate) struct Kernel {
     pub(crate) format: &'static str,
     /// The kernel.
     pub(crate) run: Run,
+    /// How fast its own instructions could be.
+    pub(crate) peak: peak::Run,
 }
 
 fn integer<C: formats::Codes>(
@@ -263,16 +266,17 @@ fn float<W: float::Floats>(isa: Isa, job: &Job<'_>, _: Option<&Coded>, panels: R
     isa.run(float::Panels::<W> { job, panels, scratch: &mut scratch.panel, format: PhantomData });
 }
 
-fn any_format(isa: Isa, job: &Job<'_>, coded: Option<&Coded>, panels: Range<usize>, scratch: &mut Scratch) {
+/// The generic path.
+pub(crate) fn any_format(isa: Isa, job: &Job<'_>, coded: Option<&Coded>, panels: Range<usize>, scratch: &mut Scratch) {
     isa.run(generic::Panels { job, coded, panels, scratch });
 }
 
 const fn integer_kernel<C: formats::Codes>() -> Kernel {
-    Kernel { format: C::FORMAT, run: integer::<C> }
+    Kernel { format: C::FORMAT, run: integer::<C>, peak: peak::of_codes::<C> }
 }
 
 const fn float_kernel<W: float::Floats>() -> Kernel {
-    Kernel { format: W::FORMAT, run: float::<W> }
+    Kernel { format: W::FORMAT, run: float::<W>, peak: peak::of_floats }
 }
 
 /// Every kernel.
@@ -295,12 +299,14 @@ pub(crate) static KERNELS: &[Kernel] = &[
     integer_kernel::<formats::Mxfp4>(),
 ];
 
-/// The kernel for a format, the generic path where it has none.
+/// The kernel of a format, where it has one.
+pub(crate) fn of(format: &Format) -> Option<&'static Kernel> {
+    KERNELS.iter().find(|kernel| kernel.format == format.name)
+}
+
+/// What runs for a format: its kernel, or the generic path where it has none.
 pub(crate) fn pick(format: &Format) -> Run {
-    match KERNELS.iter().find(|kernel| kernel.format == format.name) {
-        Some(kernel) => kernel.run,
-        None => any_format,
-    }
+    of(format).map_or(any_format, |kernel| kernel.run)
 }
 
 #[cfg(test)]

@@ -24,6 +24,28 @@ fn loading_tells_its_stages_in_order() {
     assert_eq!(cold.memory().unwrap().len(), 2);
 }
 
+/// A kernel that fails its self-test is replaced before anything runs, and never silently.
+#[test]
+fn a_kernel_that_is_not_trusted_is_replaced_and_told_of() {
+    let trusting = engine(&fixture("smollm2-f16"), options());
+    let isa = trusting.devices()[0].cpu.as_ref().unwrap().isa.clone();
+    let mut told = Told::default();
+    let mut engine = Engine::new(EngineOptions { distrust: vec!["f16".into()], ..options() }).unwrap();
+    engine.load_model_with(fixture("smollm2-f16"), |event| told.note(event)).unwrap();
+    let warnings: Vec<&String> = told.words.iter().filter(|word| word.starts_with("DeviceWarning")).collect();
+    if isa == "scalar" {
+        assert_eq!(warnings.len(), 0, "{warnings:?}");
+        return;
+    }
+    assert!(!warnings.is_empty(), "{:?}", told.words);
+    for part in ["device: \"cpu\"", "F16", "scalar is used instead", "please report it"] {
+        assert!(warnings.iter().all(|warning| warning.contains(part)), "{part}: {warnings:?}");
+    }
+    assert!(warnings.iter().any(|warning| warning.contains(&isa)), "{isa}: {warnings:?}");
+    let stage = |word: &str| told.words.iter().position(|told| told.starts_with(word)).unwrap();
+    assert!(stage("planned") < stage("DeviceWarning") && stage("DeviceWarning") < stage("loaded"), "{:?}", told.words);
+}
+
 #[test]
 fn inspecting_counts_what_is_in_the_file() {
     let engine = Engine::new(EngineOptions { context: Some(300), ..options() }).unwrap();

@@ -79,6 +79,8 @@ pub struct Bandwidth {
     pub threads: usize,
     /// The kind of pages.
     pub pages: String,
+    /// The way of reading that was fastest.
+    pub way: String,
 }
 
 /// How tests are run.

@@ -129,7 +129,14 @@ fn setup() -> Setup {
         kv_format: KvFormat::F16,
         processors: 4,
         load_average: Some(0.3),
-        bandwidth: Ok(Bandwidth { bytes_per_s: 2e9, bytes: 1 << 30, reads: 5, threads: 1, pages: "ordinary".into() }),
+        bandwidth: Ok(Bandwidth {
+            bytes_per_s: 2e9,
+            bytes: 1 << 30,
+            reads: 5,
+            threads: 1,
+            pages: "ordinary".into(),
+            way: "1 stream".into(),
+        }),
     }
 }
 

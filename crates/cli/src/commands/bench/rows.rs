@@ -118,12 +118,13 @@ fn notes(rows: &[Row]) -> String {
         let isa = row.isa.as_deref().map_or(String::new(), |isa| format!(", instruction set {isa}"));
         let line = match &row.bandwidth {
             Some(read) => format!(
-                "read bandwidth: {} GB/s with {} threads, best of {} reads of {} GB in {} pages; {}{isa}",
+                "read bandwidth: {} GB/s with {} threads, best of {} reads of {} GB in {} pages ({}); {}{isa}",
                 three_digits(read.bytes_per_s / 1e9),
                 read.threads,
                 read.reads,
                 three_digits(read.bytes as f64 / 1e9),
                 read.pages,
+                read.way,
                 on_one_line(&row.build_commit),
             ),
             None => format!("read bandwidth: not measured; {}{isa}", on_one_line(&row.build_commit)),

@@ -1,0 +1,42 @@
+//! `duan devices --kernels`: what is measured, and in which form it comes. No rate is looked at.
+
+use crate::common::Home;
+
+const KERNELS: &str = "--kernels=q4_0,IQ1_S";
+
+#[test]
+fn kernels_as_json_have_a_row_for_each_format_that_was_asked_for() {
+    let report = Home::new().run(&["devices", KERNELS, "--json"]).json();
+    let rows = report["kernels"].as_array().expect("a list");
+    assert_eq!(rows.iter().map(|row| row["format"].as_str().unwrap()).collect::<Vec<_>>(), ["Q4_0", "IQ1_S"]);
+    assert_eq!((&rows[0]["is_generic"], &rows[1]["is_generic"]), (&false.into(), &true.into()));
+    for row in rows {
+        assert_eq!((&row["isa"], &row["self_test_passed"]), (&report["isa"], &true.into()));
+        assert!(row["instruction"].is_string() && row["was_run_on_silicon"].is_boolean(), "{row}");
+        assert!(row["prefill_multiply_adds_per_s"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
+        // Where memory is too short for the bandwidth, there is no rate of decode either.
+        assert_eq!(row["decode_share"].is_number(), report["bandwidth"].is_object(), "{row}");
+    }
+    assert!(rows[0]["prefill_share"].is_number() && rows[1]["prefill_share"].is_null());
+    assert!(report["bandwidth"]["way"].is_string() || report["bandwidth_skipped"].is_string(), "{report}");
+    assert_eq!(report["warnings"].as_array().map(Vec::len), Some(0));
+}
+
+#[test]
+fn kernels_in_a_pipe_are_one_line_and_a_table() {
+    let home = Home::new();
+    let mut command = home.command(&["devices", KERNELS]);
+    let ran = crate::common::ran(command.env("DUAN_ISA", "scalar").output().expect("the program runs"));
+    let lines: Vec<&str> = ran.done().lines().collect();
+    assert_eq!(lines.len(), 5, "{ran:?}");
+    assert!(lines[0].starts_with("scalar, ") && lines[0].contains("read bandwidth"), "{ran:?}");
+    assert!(lines[2].starts_with("FORMAT  KERNEL"), "{ran:?}");
+    assert!(lines[3].starts_with("Q4_0    scalar plain code") && lines[3].contains("passed"), "{ran:?}");
+    assert!(lines[4].starts_with("IQ1_S   scalar generic"), "{ran:?}");
+}
+
+#[test]
+fn unknown_formats_are_wrong_usage() {
+    let ran = Home::new().run(&["devices", "--kernels=q4_9"]);
+    assert!(ran.refused().contains("q4_9") && ran.refused().contains("Q4_K"), "{ran:?}");
+}
