@@ -11,6 +11,7 @@ mod help;
 mod inspect;
 mod inspect_odd;
 mod models;
+mod packs;
 mod real_model;
 mod synth;
 mod usage;

@@ -39,7 +39,7 @@ impl CpuModel {
         let workers = placement.workers();
         let mut pool =
             Pool::new(placement).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
-        let weights = DeviceWeights::new(&model, &used, &mut pool)?;
+        let weights = DeviceWeights::new(&model, &used, job.packing, &mut pool)?;
         let scratch = || Scratch {
             kernel: kernels::Scratch::new(weights.all()),
             attention: attention::Scratch::new(key_dim, value_dim),
