@@ -23,7 +23,7 @@ pub(crate) fn run(_: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let here = hub.list()?;
     let packs = PackFolder::new(hub.cache_dir());
     let packed = packs.list();
-    let packed_bytes = packed.iter().map(|packed| packed.bytes).sum();
+    let packed_bytes: u64 = packed.iter().map(|packed| packed.bytes).sum();
     let absent: Vec<&CatalogueEntry> =
         catalogue().iter().filter(|entry| here.iter().all(|model| model.name != entry.name)).collect();
     if common.json {

@@ -53,9 +53,8 @@ fn weights_are_packed_shown_and_removed() {
 #[test]
 fn all_packed_weights_go_at_once() {
     let home = Home::new();
-    for fixture in ["smollm2", "qwen2"] {
-        answer(&home, home.fixture(fixture), &[]);
-    }
+    answer(&home, home.fixture("smollm2"), &[]);
+    answer(&home, home.chat_fixture("qwen2", "a template"), &[]);
     let json = home.run(&["list", "--json"]).json();
     assert_eq!(json["packed"].as_array().unwrap().len(), 2);
     let removed = home.run(&["remove", "--packed", "--json"]).json();
