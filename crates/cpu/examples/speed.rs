@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use duan_backend::{Backend, CompileJob, Compiled, KvFormat, Limits, PAGE_TOKENS, Pass, Span};
+use duan_backend::{Backend, CompileJob, Compiled, KvFormat, Limits, PAGE_TOKENS, Packing, Pass, Span};
 use duan_cpu::{Cpu, CpuOptions};
 use duan_model::Model;
 use duan_model::gguf::GgufFile;
@@ -32,7 +32,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         kv_format: KvFormat::F16,
     };
     let all = 0..model.graph.nodes.len();
-    let mut compiled = cpu.compile(&CompileJob { model: &model, ops: std::slice::from_ref(&all), limits })?;
+    let mut compiled = cpu.compile(&CompileJob {
+        model: &model,
+        ops: std::slice::from_ref(&all),
+        limits,
+        packing: Packing::InMemory,
+    })?;
     println!("{}", cpu.description());
 
     run(&mut *compiled, &model, &pages, 0, 16, 16)?;

@@ -1,6 +1,6 @@
 //! Ops that run together give the same bits as ops that run one by one: each fusion alone, all, in prefill and decode.
 
-use duan_backend::{Backend as _, CompileJob, KvFormat, Limits, PAGE_TOKENS, Pass, Span, conformance};
+use duan_backend::{Backend as _, CompileJob, KvFormat, Limits, PAGE_TOKENS, Packing, Pass, Span, conformance};
 use duan_cpu::{Cpu, CpuOptions, Fusion};
 use duan_model::Model;
 
@@ -21,7 +21,7 @@ fn logits(model: &Model, isa: &str, threads: usize, no_fuse: &[Fusion], ops: usi
         Limits { max_rows: 150, max_wanted_rows: WANTED, pages: 1, context: PAGE_TOKENS, kv_format: KvFormat::F16 };
     let count = model.graph.nodes.len();
     let all = 0..count;
-    let job = CompileJob { model, ops: std::slice::from_ref(&all), limits };
+    let job = CompileJob { model, ops: std::slice::from_ref(&all), limits, packing: Packing::InMemory };
     let mut compiled = Cpu::new(options).unwrap().compile(&job).unwrap();
     let (mut bits, mut start) = (Vec::new(), 0);
     for &rows in PASSES {

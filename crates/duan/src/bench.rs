@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use duan_cpu::ReadBandwidth;
-use duan_engine::{Executor, Plan};
+use duan_engine::{Event, Plan};
 use duan_measure::bench::{self, Job, Setup, positions};
 use duan_measure::machine;
 use duan_model::Model;
@@ -16,9 +16,10 @@ use duan_quant::gguf_type;
 pub use duan_measure::bench::{Bandwidth, Progress, Row, Test};
 
 use crate::devices::Devices;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::facts::file_type;
 use crate::options::EngineOptions;
+use crate::resident;
 
 /// What is to be measured.
 #[derive(Debug, Clone)]
@@ -46,6 +47,18 @@ pub enum BenchEvent<'a> {
     MeasuringBandwidth,
     /// The model is about to be loaded.
     Loading,
+    /// As [`Event::PackKept`]; tests begin when it is done.
+    PackKept {
+        /// Bytes that the laid-out weights take.
+        bytes: u64,
+        /// Where they are.
+        folder: &'a str,
+    },
+    /// As [`Event::PackDiscarded`].
+    PackDiscarded {
+        /// Why, in one line.
+        reason: &'a str,
+    },
     /// What speaks against the numbers that follow, or is missing from them, with its remedy.
     Warning {
         /// One line.
@@ -99,11 +112,14 @@ fn with_threads(
     let bandwidth = bandwidth(&devices);
     on_event(&BenchEvent::Loading);
     file.length().check()?;
-    let mut executor = Executor::load(model, &devices.backends(), &plan, &engine.sizes())
-        .map_err(|source| Error::Load { file: file.label().to_owned(), source })?;
-    for (_, message) in executor.warnings() {
-        on_event(&BenchEvent::Warning { message: &message });
-    }
+    let mut executor = resident::load(file, model, &plan, engine, &devices, &mut |event| match event {
+        Event::PackKept { bytes, folder } => on_event(&BenchEvent::PackKept { bytes: *bytes, folder }),
+        Event::PackDiscarded { reason } => on_event(&BenchEvent::PackDiscarded { reason }),
+        Event::DeviceWarning { message, .. } => on_event(&BenchEvent::Warning { message }),
+        _ => {}
+    })?;
+    // Nothing else may run while something is measured.
+    executor.settle();
     let setup = setup(file, model, &devices, &plan, executor.limits().max_rows, engine, load_average, bandwidth);
     for message in setup.warnings() {
         on_event(&BenchEvent::Warning { message: &message });

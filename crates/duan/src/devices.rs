@@ -109,6 +109,11 @@ impl Devices {
         if self.only_reference { vec![&self.reference] } else { vec![&self.cpu, &self.reference] }
     }
 
+    /// Whether a device lays weights out in another order than the file's.
+    pub(crate) fn lay_weights_out(&self) -> bool {
+        !self.only_reference
+    }
+
     /// The device that is preferred.
     pub(crate) fn preferred(&self) -> &dyn Backend {
         if self.only_reference { &self.reference } else { &self.cpu }

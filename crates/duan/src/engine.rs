@@ -98,6 +98,14 @@ impl Engine {
         Ok(())
     }
 
+    /// Waits until laid-out weights are kept that are to be ([`Event::PackKept`]); dropping the engine, or loading another model,
+    /// waits for that too. Answers do not.
+    pub fn settle(&mut self) {
+        if let Some(loaded) = &mut self.loaded {
+            loaded.executor.settle();
+        }
+    }
+
     /// Continues a text without a template; see [`Engine::complete_with`].
     ///
     /// # Errors

@@ -13,6 +13,7 @@
 //! * [`Engine::complete`] continues a text without a template, [`Engine::logits`] gives what evaluation needs;
 //! * [`Engine::inspect`] and [`Engine::plan_model`] say what a file is, needs and would run on, without loading it;
 //! * [`FileFacts`] are all that can be said of a file, also of one that cannot run here;
+//! * [`Packing`] says whether weights that were laid out for a device are kept on the disk, [`PackFolder`] what is kept;
 //! * [`bench::bench`] measures prefill and decode beside the ceiling that the memory puts over decode;
 //! * [`Engine::kernels`] measures what runs for each weight format, beside memory and multiplier;
 //! * [`synth`] writes models of random weights with the shapes of public ones, to be timed.
@@ -34,6 +35,8 @@ pub mod facts;
 mod kernels;
 mod loaded;
 mod options;
+pub mod packs;
+mod resident;
 mod summary;
 
 pub use duan_backend::KvFormat;
@@ -58,4 +61,5 @@ pub use error::{Error, Result};
 pub use facts::FileFacts;
 pub use kernels::{KernelProgress, KernelReport, KernelRow};
 pub use options::{CompleteOptions, EngineOptions};
+pub use packs::{PackFolder, PackOptions, Packing};
 pub use summary::{FormatCount, ModelSummary, SpecialToken, TokenizerSummary};

@@ -12,6 +12,7 @@ use duan_model::tokenizer::Tokenizer;
 use crate::devices::Devices;
 use crate::error::{Error, Result};
 use crate::options::EngineOptions;
+use crate::resident;
 use crate::summary::ModelSummary;
 
 /// Whether and how the model talks.
@@ -105,11 +106,7 @@ impl Loaded {
         for segment in plan.prefill.iter().chain(&plan.decode) {
             tracing::debug!(ops = ?segment.ops, device = plan.devices[segment.device], reason = ?segment.reason, "segment");
         }
-        let mut executor = Executor::load(&opened.model, &devices.backends(), &plan, &options.sizes())
-            .map_err(|source| Error::Load { file: opened.file.label().to_owned(), source })?;
-        for (device, message) in executor.warnings() {
-            on_event(&Event::DeviceWarning { device: &device, message: &message });
-        }
+        let mut executor = resident::load(&opened.file, &opened.model, &plan, options, devices, on_event)?;
         let (memory, context) = (executor.memory(), executor.context());
         tracing::info!(context, ?memory, load_ns = nanoseconds(started), "model loaded");
         on_event(&Event::Loaded { memory: &memory, context, load_ns: nanoseconds(started) });

@@ -8,6 +8,8 @@ use duan_cpu::{Fusion, Pinning};
 use duan_engine::{SamplingOptions, Sizes};
 use duan_model::graph::OpKind;
 
+use crate::packs::Packing;
+
 /// How models are loaded and how they answer. Everything has a default.
 #[derive(Debug, Clone)]
 pub struct EngineOptions {
@@ -38,6 +40,8 @@ pub struct EngineOptions {
     pub allow_fallback: bool,
     /// Whether loading ends with a tiny pass, so that costs of first use do not end up in the first answer.
     pub warm_up: bool,
+    /// Whether weights are laid out for the device, and where that is kept: by default in memory only.
+    pub packing: Packing,
     /// What a conversation begins with, in the role `system`.
     pub system_prompt: Option<String>,
     /// How tokens are chosen in conversations.
@@ -66,6 +70,7 @@ impl Default for EngineOptions {
             distrust: Vec::new(),
             allow_fallback: true,
             warm_up: true,
+            packing: Packing::default(),
             system_prompt: None,
             sampling: SamplingOptions::default(),
             max_tokens: None,

@@ -119,6 +119,23 @@ pub enum Event<'a> {
         /// One line.
         message: &'a str,
     },
+    /// Weights that were kept could not be used, and were thrown away; they are laid out anew.
+    PackDiscarded {
+        /// Why, in one line.
+        reason: &'a str,
+    },
+    /// Weights that a device laid out cannot be kept for later loads. This load goes on.
+    PackNotKept {
+        /// Why, in one line.
+        reason: &'a str,
+    },
+    /// Weights that a device laid out are being kept for later loads, on the disk, beside the answers.
+    PackKept {
+        /// Bytes that they take.
+        bytes: u64,
+        /// Where they are.
+        folder: &'a str,
+    },
     /// Every device is ready.
     Loaded {
         /// What each device holds.

@@ -1,6 +1,6 @@
 //! A loaded model: its compiled devices and the ledger of its KV cache. Sessions run on it one pass at a time.
 
-use duan_backend::{Backend, Limits, Pass, Span};
+use duan_backend::{Backend, Limits, Packing, Pass, Span};
 use duan_model::Model;
 
 use crate::error::{Error, Result};
@@ -28,6 +28,20 @@ impl Executor {
     /// # Errors
     /// When a size makes no sense, the memory does not suffice or a device cannot compile its part.
     pub fn load(model: &Model, backends: &[&dyn Backend], plan: &Plan, sizes: &Sizes) -> Result<Self> {
+        Self::load_packed(model, backends, plan, sizes, Packing::default())
+    }
+
+    /// The same, and says what becomes of weights that a device would rather have in another order.
+    ///
+    /// # Errors
+    /// As [`Executor::load`].
+    pub fn load_packed(
+        model: &Model,
+        backends: &[&dyn Backend],
+        plan: &Plan,
+        sizes: &Sizes,
+        packing: Packing<'_>,
+    ) -> Result<Self> {
         let limits = sizes.limits_for(&model.config)?;
         let context = sizes.context_for(&model.config)?;
         let need = MemoryNeed::of(model, context, &limits);
@@ -38,10 +52,16 @@ impl Executor {
                 need.check(*backend)?;
             }
         }
-        let runner = Runner::compile(model, backends, plan, &limits)?;
+        let runner = Runner::compile(model, backends, plan, &limits, packing)?;
         let ledger = Ledger::new(limits.pages, context).with_states(!model.graph.states.is_empty());
         let (model_context, vocab_size) = (model.config.context_length, model.config.vocab_size);
         Ok(Self { runner, ledger, limits, context, model_context, vocab_size })
+    }
+
+    /// Waits until the devices have kept what they want to keep for later loads. Passes do not wait for that; measurements
+    /// should.
+    pub fn settle(&mut self) {
+        self.runner.settle();
     }
 
     /// Positions of the context.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use duan_backend::{Backend, CompileJob, Compiled, Limits, Pass};
+use duan_backend::{Backend, CompileJob, Compiled, Limits, Packing, Pass};
 use duan_model::Model;
 use duan_model::graph::{Graph, ValueId};
 
@@ -49,7 +49,13 @@ impl Runner {
     ///
     /// # Errors
     /// When a device cannot compile its part.
-    pub fn compile(model: &Model, backends: &[&dyn Backend], plan: &Plan, limits: &Limits) -> Result<Self> {
+    pub fn compile(
+        model: &Model,
+        backends: &[&dyn Backend],
+        plan: &Plan,
+        limits: &Limits,
+        packing: Packing<'_>,
+    ) -> Result<Self> {
         let mut devices = Vec::with_capacity(backends.len());
         for (index, backend) in backends.iter().enumerate() {
             let ops = plan.ops_of(index);
@@ -57,7 +63,7 @@ impl Runner {
                 devices.push(None);
                 continue;
             }
-            let compiled = backend.compile(&CompileJob { model, ops: &ops, limits: limits.clone() })?;
+            let compiled = backend.compile(&CompileJob { model, ops: &ops, limits: limits.clone(), packing })?;
             devices.push(Some(Device { name: backend.name().to_owned(), compiled }));
         }
         let prefill = steps(&model.graph, plan.segments(Phase::Prefill));
@@ -84,6 +90,11 @@ impl Runner {
         }
         self.logits_device = steps.last().map_or(self.logits_device, |step| step.device);
         Ok(())
+    }
+
+    /// See [`Compiled::settle`].
+    pub fn settle(&mut self) {
+        self.devices.iter_mut().flatten().for_each(|device| device.compiled.settle());
     }
 
     /// The logits of the last pass's wanted rows `[rows, vocab_size]`.

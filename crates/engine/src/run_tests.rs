@@ -33,7 +33,7 @@ fn plan(model: &Model, devices: usize, refuses: impl Fn(usize, usize) -> bool) -
 fn logits(model: &Model, plan: &Plan) -> Vec<u32> {
     let reference = Reference::new(Precision::Coded);
     let backends: Vec<&dyn Backend> = plan.devices.iter().map(|_| &reference as &dyn Backend).collect();
-    let mut runner = Runner::compile(model, &backends, plan, &LIMITS).unwrap();
+    let mut runner = Runner::compile(model, &backends, plan, &LIMITS, Packing::InMemory).unwrap();
     let mut bits = Vec::new();
     let tokens: Vec<u32> = (0..27).map(|index| index * 7 % model.config.vocab_size as u32).collect();
     for (start, count, wanted) in [(0, 10, 3), (10, 14, 1), (24, 1, 1), (25, 1, 1), (26, 1, 1)] {
@@ -91,7 +91,7 @@ fn devices_without_ops_hold_nothing_and_keys_lie_where_the_attention_is() {
     let reference = Reference::new(Precision::Coded);
     let compile = |plan: &Plan| {
         let backends: Vec<&dyn Backend> = plan.devices.iter().map(|_| &reference as &dyn Backend).collect();
-        Runner::compile(&model, &backends, plan, &LIMITS).unwrap().memory()
+        Runner::compile(&model, &backends, plan, &LIMITS, Packing::InMemory).unwrap().memory()
     };
     assert_eq!(compile(&plan(&model, 2, |_, device| device == 1)).len(), 1);
     let attention = |op: usize| model.graph.nodes[op].op.kind() == duan_model::graph::OpKind::Attention;

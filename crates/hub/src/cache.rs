@@ -13,11 +13,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use duan_files::{is_at, read_json};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::catalogue_entry;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{create_folder, read_json, remove_file};
+use crate::files::{create_folder, remove_file};
 use crate::name::is_plain_relative_path;
 
 const MANIFEST: &str = "manifest.json";
@@ -126,23 +127,6 @@ impl Lock {
             tracing::debug!(%error, path = %self.path.display(), "a lock file stays");
         }
     }
-}
-
-/// Whether an open file is still the one at `path`.
-#[cfg(unix)]
-fn is_at(file: &File, path: &Path) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
-        // Nothing at that name, or nothing that can be asked.
-        (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
-        (Err(_), _) => true,
-    }
-}
-
-#[cfg(not(unix))]
-fn is_at(_: &File, _: &Path) -> bool {
-    true
 }
 
 impl Cache {
@@ -292,6 +276,20 @@ impl Cache {
     }
 }
 
+/// SHA-256 of the file at `path`, in lower-case hexadecimal, where it is a model that was fetched into the cache at `cache_dir` and has
+/// not changed since it was verified. Nothing but the manifest is read.
+pub fn verified_sha256(cache_dir: &Path, path: &Path) -> Option<String> {
+    let (folder, file) = (path.parent()?, path.file_name()?.to_str()?);
+    let cache = Cache::new(fs::canonicalize(cache_dir).ok()?);
+    if folder.parent()? != cache.models() {
+        return None;
+    }
+    let manifest = cache.manifest(folder.file_name()?.to_str()?)?;
+    let is_hash =
+        manifest.sha256.len() == 64 && manifest.sha256.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (is_hash && manifest.file == file && manifest.is_unchanged(&fs::metadata(path).ok()?)).then_some(manifest.sha256)
+}
+
 /// Some network file systems know no locks. There two processes at once may fetch twice; each still verifies what it
 /// ends with.
 fn without_lock(path: PathBuf, error: &io::Error) -> Result<Lock> {
@@ -367,6 +365,39 @@ mod tests {
             crate::files::write_json(&cache.manifest_path("m"), &manifest).unwrap();
             assert_eq!(cache.manifest("m"), None, "{file}");
         }
+    }
+
+    #[test]
+    fn the_hash_of_a_fetched_file_is_known_while_it_stays() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = Cache::new(root.path().canonicalize().unwrap());
+        fs::create_dir_all(cache.folder("m")).unwrap();
+        let path = cache.folder("m").join("m.gguf");
+        fs::write(&path, "12345").unwrap();
+        let mut manifest = Manifest {
+            name: "m".into(),
+            source: "s".into(),
+            file: "m.gguf".into(),
+            bytes: 5,
+            sha256: "a".repeat(64),
+            licence: None,
+            fetched_unix_s: 1,
+            verified_mtime_ns: mtime_ns(&fs::metadata(&path).unwrap()),
+        };
+        let known = || verified_sha256(root.path(), &path);
+        assert_eq!(known(), None);
+        crate::files::write_json(&cache.manifest_path("m"), &manifest).unwrap();
+        assert_eq!(known(), Some("a".repeat(64)));
+        assert_eq!(verified_sha256(&root.path().join("models"), &path), None, "in another cache");
+        for sha256 in ["", "../../x", &"A".repeat(64)] {
+            manifest.sha256 = sha256.into();
+            crate::files::write_json(&cache.manifest_path("m"), &manifest).unwrap();
+            assert_eq!(known(), None, "{sha256}");
+        }
+        manifest.sha256 = "a".repeat(64);
+        crate::files::write_json(&cache.manifest_path("m"), &manifest).unwrap();
+        fs::write(&path, "123456").unwrap();
+        assert_eq!(known(), None, "it has changed");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use ureq::{Body, http};
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start, read_json, remove_file, write_json};
+use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start, remove_file, write_json};
 use crate::http::{Http, Request, host_of, is_web_page, network_error, without_credentials};
 use crate::name::hex;
 use crate::progress::{Progress, Sink};
@@ -106,7 +106,7 @@ struct Transfer<'a> {
 impl<'a> Transfer<'a> {
     /// Takes up what is there, if its note says that it is the same file.
     fn open(remote: &'a Remote, partial: &'a Partial, beside_bytes: u64, progress: Sink<'_>) -> Result<Transfer<'a>> {
-        let note = read_json::<Note>(&partial.note)
+        let note = duan_files::read_json::<Note>(&partial.note)
             .filter(|note| note.sha256 == remote.sha256 && (remote.bytes.is_none() || note.bytes == remote.bytes));
         let file = open_partial(&partial.file, note.is_none())?;
         let mut transfer = Transfer {

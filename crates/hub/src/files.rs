@@ -1,15 +1,14 @@
 //! Small files written whole, free space, and hashing a file: what the other parts share.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::progress::{Progress, Sink};
 
 /// Bytes moved at a time between network, disk and hash.
@@ -47,30 +46,9 @@ pub(crate) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// Reads a small JSON file of ours; one that is missing, unreadable or foreign counts as not there.
-pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
-    const LIMIT_BYTES: u64 = 1 << 20;
-    let mut text = Vec::new();
-    File::open(path).ok()?.take(LIMIT_BYTES).read_to_end(&mut text).ok()?;
-    serde_json::from_slice(&text).ok()
-}
-
 /// Writes a small JSON file so that readers see the old or the new text, never a piece of it.
 pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let failed = |error: &std::io::Error| Error::io("write", path, error);
-    let mut text = serde_json::to_vec_pretty(value)
-        .map_err(|error| Error::new(ErrorKind::Io, format!("cannot write {}: {error}", path.display())))?;
-    text.push(b'\n');
-    let mut builder = tempfile::Builder::new();
-    // A cache may be shared: who may read the model may read what is known of it.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder).map_err(|error| failed(&error))?;
-    file.write_all(&text).map_err(|error| failed(&error))?;
-    file.as_file().sync_all().map_err(|error| failed(&error))?;
-    file.persist(path).map_err(|error| failed(&error.error))?;
-    Ok(())
+    duan_files::write_json(path, value).map_err(|error| Error::io("write", path, &error))
 }
 
 /// Gives a finished file its name, in the same folder, and makes that last through a loss of power.
@@ -119,28 +97,16 @@ pub(crate) fn hash_start(
 
 /// Refuses to begin what cannot end: `needed_bytes` must be free where `folder` lies.
 pub(crate) fn check_room(folder: &Path, needed_bytes: u64) -> Result<()> {
-    match free_bytes(folder) {
+    match duan_files::free_bytes(folder) {
         Some(free) if free < needed_bytes => Err(Error::disk_full(folder, needed_bytes, free)),
         _ => Ok(()),
     }
 }
 
-/// Bytes free for this user; none where the system does not say.
-#[cfg(unix)]
-fn free_bytes(folder: &Path) -> Option<u64> {
-    let facts = rustix::fs::statvfs(folder).ok()?;
-    // Some network file systems report no blocks at all, which means unknown, not full.
-    (facts.f_blocks > 0).then(|| facts.f_bavail.saturating_mul(facts.f_frsize))
-}
-
-#[cfg(not(unix))]
-fn free_bytes(_: &Path) -> Option<u64> {
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn room_is_refused_with_both_numbers() {
@@ -149,27 +115,5 @@ mod tests {
         let error = check_room(folder.path(), u64::MAX).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::DiskFull);
         assert!(error.to_string().contains("18.4 EB are needed"), "{error}");
-    }
-
-    #[test]
-    fn json_is_replaced_whole_and_rubbish_counts_as_absent() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("x.json");
-        write_json(&path, &[1, 2]).unwrap();
-        write_json(&path, &[3]).unwrap();
-        assert_eq!(read_json::<Vec<u32>>(&path), Some(vec![3]));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
-        #[cfg(unix)]
-        {
-            use std::os::unix::fs::PermissionsExt;
-            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
-            let other = tempfile::tempdir().unwrap();
-            let plain = other.path().join("plain");
-            fs::write(&plain, "").unwrap();
-            assert_eq!(mode(&path), mode(&plain));
-        }
-        fs::write(&path, "[3").unwrap();
-        assert_eq!(read_json::<Vec<u32>>(&path), None);
-        assert_eq!(read_json::<Vec<u32>>(&folder.path().join("y.json")), None);
     }
 }

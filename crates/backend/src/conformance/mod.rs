@@ -16,6 +16,7 @@ use duan_model::graph::{Node, Op, OpKind, ValueId};
 use half::f16;
 
 use crate::contract::{Backend, CompileJob, Compiled, KvFormat, Limits};
+use crate::packs::Packing;
 use crate::pass::{PAGE_TOKENS, Pass, Span};
 use crate::reference::{Precision, Reference};
 
@@ -84,7 +85,8 @@ fn limits(kv_format: KvFormat) -> Limits {
 
 fn compile(backend: &dyn Backend, model: &Model, kv_format: KvFormat) -> Box<dyn Compiled> {
     let all = 0..model.graph.nodes.len();
-    let job = CompileJob { model, ops: std::slice::from_ref(&all), limits: limits(kv_format) };
+    let job =
+        CompileJob { model, ops: std::slice::from_ref(&all), limits: limits(kv_format), packing: Packing::InMemory };
     backend.compile(&job).unwrap_or_else(|error| panic!("compile: {error}"))
 }
 
@@ -347,7 +349,7 @@ fn attention_lengths(extent: &Extent, backend: &dyn Backend) {
                 kv_format: KvFormat::F16,
             };
             let all = 0..model.graph.nodes.len();
-            let job = CompileJob { model: &model, ops: std::slice::from_ref(&all), limits };
+            let job = CompileJob { model: &model, ops: std::slice::from_ref(&all), limits, packing: Packing::InMemory };
             let mut compiled = backend.compile(&job).unwrap_or_else(|error| panic!("compile: {error}"));
             let mut found = Vec::new();
             for start in (0..count).step_by(piece) {

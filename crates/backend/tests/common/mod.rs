@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use duan_backend::{Backend, CompileJob, KvFormat, Limits, PAGE_TOKENS, Pass, Span};
+use duan_backend::{Backend, CompileJob, KvFormat, Limits, PAGE_TOKENS, Packing, Pass, Span};
 use duan_model::Model;
 use duan_model::gguf::GgufFile;
 
@@ -71,7 +71,9 @@ pub fn logits(
     let limits =
         Limits { max_rows: piece, max_wanted_rows: piece, pages: pages.len(), context: prompt.context, kv_format };
     let all = 0..model.graph.nodes.len();
-    let mut compiled = backend.compile(&CompileJob { model, ops: std::slice::from_ref(&all), limits }).unwrap();
+    let mut compiled = backend
+        .compile(&CompileJob { model, ops: std::slice::from_ref(&all), limits, packing: Packing::InMemory })
+        .unwrap();
     let mut logits = Vec::new();
     for (index, tokens) in tokens.chunks(piece).enumerate() {
         let count = tokens.len();

@@ -96,6 +96,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         threads_prefill: args.threads_prefill.map(usize::from),
         isa: isa_of_environment(),
         warm_up: !args.no_warmup,
+        packing: open::packing(common, args.switches.no_pack)?,
         cancel: interrupt.flag(),
         ..args.switches.apply(EngineOptions::default())
     };
@@ -160,6 +161,8 @@ impl<'a> View<'a> {
             BenchEvent::Planned { plan } => self.bar.talk(|| open::warn_of_fallbacks(plan, self.model)),
             BenchEvent::MeasuringBandwidth => self.step(0, || "the memory's bandwidth".to_owned()),
             BenchEvent::Loading => self.step(0, || "loading".to_owned()),
+            BenchEvent::PackKept { bytes, folder } => self.bar.talk(|| open::say_kept(*bytes, folder)),
+            BenchEvent::PackDiscarded { reason } => self.bar.talk(|| open::say_discarded(reason)),
             BenchEvent::Warning { message } => self.bar.talk(|| warn(message)),
             BenchEvent::Progress(Progress::WarmingUp { test }) => self.step(0, || format!("{}: warm-up", test.name())),
             BenchEvent::Progress(Progress::FillingContext { test, done }) => {

@@ -2,7 +2,9 @@
 
 use std::process::ExitCode;
 
+use duan::PackFolder;
 use duan::hub::{CacheState, CachedModel, CatalogueEntry, catalogue};
+use duan::packs::Packed;
 use serde_json::{Value, json};
 
 use crate::args::Common;
@@ -19,30 +21,47 @@ pub(crate) struct Args {}
 pub(crate) fn run(_: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let hub = open::hub(common)?;
     let here = hub.list()?;
+    let packs = PackFolder::new(hub.cache_dir());
+    let packed = packs.list();
+    let packed_bytes: u64 = packed.iter().map(|packed| packed.bytes).sum();
     let absent: Vec<&CatalogueEntry> =
         catalogue().iter().filter(|entry| here.iter().all(|model| model.name != entry.name)).collect();
     if common.json {
-        let models: Vec<Value> = here.iter().map(model_json).collect();
+        let models: Vec<Value> = here.iter().map(|model| model_json(model, &packed)).collect();
         let available: Vec<Value> = absent.iter().map(|entry| entry_json(entry)).collect();
-        print_json(&json!({ "cache": hub.cache_dir(), "models": models, "available": available }))?;
+        print_json(&json!({
+            "cache": hub.cache_dir(),
+            "models": models,
+            "available": available,
+            "packed": packed,
+            "packed_bytes": packed_bytes,
+        }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    print(&table(&here, &absent).text())?;
+    print(&table(&here, &absent, &packed).text())?;
     if here.is_empty() {
         say(&format!("nothing is kept in {} yet; `duan fetch NAME` fetches one", hub.cache_dir().display()));
     } else {
         let total = here.iter().map(|model| model.bytes).sum();
         say(&format!("{} in {}", bytes_text(total), hub.cache_dir().display()));
     }
+    if !packed.is_empty() {
+        let (bytes, folder) = (bytes_text(packed_bytes), packs.path().display());
+        say(&format!(
+            "{bytes} of packed weights in {folder}, for faster starts; `duan remove --packed [MODEL]` deletes them"
+        ));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(here: &[CachedModel], absent: &[&CatalogueEntry]) -> Table {
+fn table(here: &[CachedModel], absent: &[&CatalogueEntry], packed: &[Packed]) -> Table {
     let sizes = here.iter().map(|model| model.bytes).chain(absent.iter().map(|entry| entry.file_bytes));
+    let sizes = sizes.chain(packed.iter().map(|packed| packed.bytes));
     let unit = ByteUnit::for_largest(sizes);
     let mut table = Table::new(&[
         ("NAME", Align::Left),
         (unit.name(), Align::Right),
+        ("PACKED", Align::Right),
         ("STATE", Align::Left),
         ("LICENCE", Align::Left),
     ]);
@@ -54,13 +73,35 @@ fn table(here: &[CachedModel], absent: &[&CatalogueEntry]) -> Table {
             CacheState::Partial => format!("partly here; `duan fetch {}` goes on", model.name),
             _ => state_name(model.state).to_owned(),
         };
-        table.row([on_one_line(&model.name), unit.number(model.bytes), state, on_one_line(licence)]);
+        let packed = packed_of(model, packed).map_or_else(none, |packed| unit.number(packed.bytes));
+        table.row([on_one_line(&model.name), unit.number(model.bytes), packed, state, on_one_line(licence)]);
+    }
+    for packed in packed.iter().filter(|packed| here.iter().all(|model| !belongs(packed, model))) {
+        let name = packed.paths.first().map_or_else(|| packed.id.clone(), |path| path.display().to_string());
+        let state = "used by its path".to_owned();
+        table.row([on_one_line(&name), none(), unit.number(packed.bytes), state, none()]);
     }
     for entry in absent {
         let state = "can be fetched".to_owned();
-        table.row([entry.name.to_owned(), unit.number(entry.file_bytes), state, entry.licence.to_owned()]);
+        table.row([entry.name.to_owned(), unit.number(entry.file_bytes), none(), state, entry.licence.to_owned()]);
     }
     table
+}
+
+/// A cell for which there is nothing.
+fn none() -> String {
+    "-".to_owned()
+}
+
+/// The packed weights of a model in the cache.
+fn packed_of<'a>(model: &CachedModel, packed: &'a [Packed]) -> Option<&'a Packed> {
+    packed.iter().find(|packed| belongs(packed, model))
+}
+
+/// Whether packed weights are those of a model in the cache.
+pub(super) fn belongs(packed: &Packed, model: &CachedModel) -> bool {
+    let is_there = || model.path.canonicalize().is_ok_and(|path| packed.paths.contains(&path));
+    model.sha256.as_ref() == Some(&packed.id) || is_there()
 }
 
 fn state_name(state: CacheState) -> &'static str {
@@ -72,11 +113,12 @@ fn state_name(state: CacheState) -> &'static str {
     }
 }
 
-fn model_json(model: &CachedModel) -> Value {
+fn model_json(model: &CachedModel, packed: &[Packed]) -> Value {
     json!({
         "name": model.name,
         "path": model.path,
         "bytes": model.bytes,
+        "packed_bytes": packed_of(model, packed).map_or(0, |packed| packed.bytes),
         "state": state_name(model.state),
         "sha256": model.sha256,
         "source": model.source,

@@ -12,6 +12,7 @@ mod help;
 mod inspect;
 mod inspect_odd;
 mod models;
+mod packs;
 mod real_model;
 mod synth;
 mod usage;

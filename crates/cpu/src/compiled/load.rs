@@ -50,7 +50,7 @@ impl CpuModel {
         let workers = placement.workers();
         let mut pool =
             Pool::new(placement).map_err(|cause| error(format!("cannot start {workers} threads: {cause}")))?;
-        let weights = DeviceWeights::new(&model, &used, &mut pool, &mut picker)?;
+        let weights = DeviceWeights::new(&model, &used, job.packing, &mut pool, &mut picker)?;
         let runs = runs(&model, job.ops, no_fuse);
         let room = RunRoom::of(graph, &runs);
         let scratch = || Scratch {

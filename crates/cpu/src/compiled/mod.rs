@@ -1,13 +1,15 @@
 //! A model on the CPU: buffers sized at load, one `match` over the ops.
 //!
 //! [`load`] sizes everything; [`matrices`] shares the rows of matrices out among the workers; [`between`] runs the ops that
-//! stand between them. [`fusion`] finds ops that can run together, and [`fused`] runs them so.
+//! stand between them. [`fusion`] finds ops that can run together, and [`fused`] runs them so. [`weights`] holds the matrices, and
+//! [`pack`] keeps them between starts.
 
 mod between;
 mod fused;
 pub(crate) mod fusion;
 mod load;
 mod matrices;
+mod pack;
 mod weights;
 
 use std::ops::Range;
@@ -110,6 +112,10 @@ impl Compiled for CpuModel {
     fn wait(&mut self) -> Result<()> {
         // `submit` returns when everything is done: the caller's thread is one of the workers.
         Ok(())
+    }
+
+    fn settle(&mut self) {
+        self.weights.settle();
     }
 
     fn value(&self, value: ValueId, length: usize) -> &[f32] {

@@ -1,6 +1,6 @@
 //! What is counted inside a compiled model.
 
-use duan_backend::{CompileJob, Compiled as _, KvFormat, Limits, PAGE_TOKENS, Pass, Span, conformance};
+use duan_backend::{CompileJob, Compiled as _, KvFormat, Limits, PAGE_TOKENS, Packing, Pass, Span, conformance};
 
 use super::*;
 use crate::compiled::fusion::Fusion;
@@ -10,7 +10,7 @@ use crate::self_test::Picker;
 fn compile(model: &Model, no_fuse: &[Fusion]) -> CpuModel {
     let limits = Limits { max_rows: 80, max_wanted_rows: 1, pages: 1, context: PAGE_TOKENS, kv_format: KvFormat::F16 };
     let all = 0..model.graph.nodes.len();
-    let job = CompileJob { model, ops: std::slice::from_ref(&all), limits };
+    let job = CompileJob { model, ops: std::slice::from_ref(&all), limits, packing: Packing::InMemory };
     let picker = Picker::new(&Isa::available(), &[]).unwrap();
     CpuModel::new(&job, picker, Threads { prefill: 2, decode: 2 }, Placement::free(2), no_fuse).unwrap()
 }

@@ -1,11 +1,15 @@
 //! The matrices of a model as this device holds them.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
 
+use duan_backend::{PackReading, PackStore, Packing};
 use duan_model::Model;
+use duan_model::bytes::SharedBytes;
 use duan_model::graph::Op;
 use duan_model::weights::{Matrix, MatrixId};
 
+use super::pack::{Form, Row, Writing};
 use crate::error::{Result, error};
 use crate::kernels::{Place, Weights};
 use crate::large_pages::LargePages;
@@ -39,21 +43,52 @@ enum Held {
     Rows,
 }
 
+/// Where the panels of all matrices are.
+#[derive(Debug)]
+pub(super) enum Panels {
+    /// In memory of the program.
+    Own(LargePages),
+    /// In a file that is kept.
+    Mapped(SharedBytes),
+}
+
+impl Deref for Panels {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Own(pages) => pages,
+            Self::Mapped(bytes) => bytes,
+        }
+    }
+}
+
 /// Every matrix that this device reads.
 pub(crate) struct DeviceWeights {
     entries: Vec<Option<Entry>>,
-    panels: LargePages,
+    /// Shared with the thread that keeps them.
+    panels: Arc<Panels>,
+    /// Its end is waited for when the weights are dropped.
+    writing: Option<Writing>,
 }
 
 impl DeviceWeights {
-    /// Takes the matrices that `ops` read, and lays them out. Those with fewer rows than a panel stay as they are: filled up they
-    /// could be sixteen times as large as their file.
+    /// Takes the matrices that `ops` read, and lays them out where `packing` says so. Those with fewer rows than a panel stay as
+    /// they are: filled up they could be sixteen times as large as their file.
     ///
     /// # Errors
     /// When there is no memory for the panels, or no kernel for a format that is right on this CPU.
-    pub(crate) fn new(model: &Model, ops: &[&Op], pool: &mut Pool, picker: &mut Picker<'_>) -> Result<Self> {
+    pub(crate) fn new(
+        model: &Model,
+        ops: &[&Op],
+        packing: Packing<'_>,
+        pool: &mut Pool,
+        picker: &mut Picker<'_>,
+    ) -> Result<Self> {
         let matrices = model.weights.matrices();
         let mut entries: Vec<Option<Entry>> = matrices.iter().map(|_| None).collect();
+        let is_in_file = matches!(packing, Packing::AsInFile);
         let mut length = 0usize;
         // Tables come last: one that is multiplied with too is laid out, one of which only rows are looked up is not.
         let multiplied = ops.iter().flat_map(|op| multiplied(op)).map(|(id, parts)| (id, parts, true));
@@ -66,7 +101,7 @@ impl DeviceWeights {
             let matrix = model.weights.matrix(id).clone();
             let place = match Layout::of(matrix.format()).filter(|_| is_multiplied) {
                 None => Held::Rows,
-                Some(layout) if matrix.rows() / parts < PANEL_ROWS => Held::File(layout),
+                Some(layout) if is_in_file || matrix.rows() / parts < PANEL_ROWS => Held::File(layout),
                 Some(layout) => {
                     let bytes = parts * panels_bytes(matrix.rows() / parts, matrix.row_bytes());
                     let start = length;
@@ -77,46 +112,28 @@ impl DeviceWeights {
             let kernel = is_multiplied.then(|| picker.pick(matrix.format())).transpose()?;
             *entry = Some(Entry { kernel, matrix, parts, place });
         }
-        let panels = LargePages::new(length)
-            .map_err(|cause| error(format!("no memory for {length} bytes of weights: {cause}")))?;
-        let mut weights = Self { entries, panels };
-        weights.lay_out(pool);
-        Ok(weights)
+        let (panels, writing) = match packing {
+            Packing::Kept { store, reading } if length > 0 => kept(&entries, length, store, reading, pool)?,
+            Packing::Kept { .. } | Packing::InMemory | Packing::AsInFile => {
+                let mut pages = large_pages(length)?;
+                lay_out(&entries, &mut pages, pool);
+                (Arc::new(Panels::Own(pages)), None)
+            }
+        };
+        Ok(Self { entries, panels, writing })
     }
 
-    fn lay_out(&mut self, pool: &mut Pool) {
-        let workers = pool.workers();
-        for entry in self.entries.iter().flatten() {
-            let Held::Panels(layout, range) = &entry.place else { continue };
-            let matrix = &entry.matrix;
-            let (format, row_bytes) = (matrix.format(), matrix.row_bytes());
-            let panel_bytes = PANEL_ROWS * row_bytes;
-            let part_rows = matrix.rows() / entry.parts;
-            let part_panels = part_rows.div_ceil(PANEL_ROWS);
-            let panels = entry.parts * part_panels;
-            let per_piece = (PIECE_BYTES / panel_bytes).max(1);
-            let per_round = (ROUND_BYTES / panel_bytes).max(1);
-            // The file's rows of a panel.
-            let rows = |index: usize| {
-                let (part, panel) = (index / part_panels, index % part_panels);
-                let rows = panel * PANEL_ROWS..part_rows.min((panel + 1) * PANEL_ROWS);
-                (part * part_rows + rows.start) * row_bytes..(part * part_rows + rows.end) * row_bytes
-            };
-            let out = SharedSlice::new(&mut self.panels[range.clone()]);
-            for first in (0..panels).step_by(per_round) {
-                let round = first..panels.min(first + per_round);
-                pool.run(round.len().div_ceil(per_piece), workers, &|piece, _| {
-                    let first = round.start + piece * per_piece;
-                    for index in first..round.end.min(first + per_piece) {
-                        // SAFETY: each panel is in one piece of one round.
-                        let to = unsafe { out.part(index * panel_bytes..(index + 1) * panel_bytes) };
-                        layout.pack(format, &matrix.bytes()[rows(index)], row_bytes, to);
-                    }
-                });
-                let done = matrix.bytes().slice(rows(round.start).start..rows(round.end - 1).end);
-                done.into_iter().for_each(|bytes| bytes.release_pages());
-            }
+    /// Waits until the panels are kept that are to be.
+    pub(crate) fn settle(&mut self) {
+        if let Some(mut writing) = self.writing.take() {
+            writing.wait();
         }
+    }
+
+    /// All panels.
+    #[cfg(test)]
+    pub(super) fn panels(&self) -> &[u8] {
+        &self.panels
     }
 
     fn entry(&self, id: MatrixId) -> &Entry {
@@ -161,6 +178,87 @@ impl DeviceWeights {
     pub(crate) fn bytes(&self) -> usize {
         let unpacked = self.entries.iter().flatten().filter(|entry| !matches!(entry.place, Held::Panels(..)));
         self.panels.len() + unpacked.map(|entry| entry.matrix.bytes().len()).sum::<usize>()
+    }
+}
+
+fn large_pages(length: usize) -> Result<LargePages> {
+    LargePages::new(length).map_err(|cause| error(format!("no memory for {length} bytes of weights: {cause}")))
+}
+
+/// Panels from the pack in `store`, where there is one that can be used; else laid out now, and being kept.
+fn kept(
+    entries: &[Option<Entry>],
+    length: usize,
+    store: &dyn PackStore,
+    reading: PackReading,
+    pool: &mut Pool,
+) -> Result<(Arc<Panels>, Option<Writing>)> {
+    let rows = entries.iter().flatten().filter_map(|entry| match &entry.place {
+        Held::Panels(layout, range) => {
+            Some(Row { matrix: &entry.matrix, parts: entry.parts, layout, range: range.clone() })
+        }
+        Held::File(_) | Held::Rows => None,
+    });
+    let form = Form::new(rows, length);
+    let mut pages: Option<LargePages> = None;
+    if let Some(pack) = store.open(form.key()) {
+        let read = match reading {
+            PackReading::Map => form.map(&*pack, pool).map(|map| Some(Panels::Mapped(map))),
+            PackReading::Copy => form.read(&*pack, pool, pages.insert(large_pages(length)?)).map(|()| None),
+        };
+        match read {
+            Ok(map) => {
+                let panels = map.or(pages.map(Panels::Own)).expect("the pack is mapped, or copied to pages");
+                return Ok((Arc::new(panels), None));
+            }
+            Err(reason) => store.discard(form.key(), &reason),
+        }
+    }
+    // Memory into which a damaged pack was copied serves again: never is there a second copy.
+    let mut pages = match pages {
+        Some(pages) => pages,
+        None => large_pages(length)?,
+    };
+    lay_out(entries, &mut pages, pool);
+    let panels = Arc::new(Panels::Own(pages));
+    let place = store.create(form.key(), form.bytes());
+    let writing = place.map(|pack| form.write_aside(panels.clone(), pack));
+    Ok((panels, writing))
+}
+
+/// Lays the matrices out, round by round, and gives the file's pages back after each.
+fn lay_out(entries: &[Option<Entry>], panels: &mut [u8], pool: &mut Pool) {
+    let workers = pool.workers();
+    for entry in entries.iter().flatten() {
+        let Held::Panels(layout, range) = &entry.place else { continue };
+        let matrix = &entry.matrix;
+        let (format, row_bytes) = (matrix.format(), matrix.row_bytes());
+        let panel_bytes = PANEL_ROWS * row_bytes;
+        let part_rows = matrix.rows() / entry.parts;
+        let part_panels = part_rows.div_ceil(PANEL_ROWS);
+        let count = entry.parts * part_panels;
+        let per_piece = (PIECE_BYTES / panel_bytes).max(1);
+        let per_round = (ROUND_BYTES / panel_bytes).max(1);
+        // The file's rows of a panel.
+        let rows = |index: usize| {
+            let (part, panel) = (index / part_panels, index % part_panels);
+            let rows = panel * PANEL_ROWS..part_rows.min((panel + 1) * PANEL_ROWS);
+            (part * part_rows + rows.start) * row_bytes..(part * part_rows + rows.end) * row_bytes
+        };
+        let out = SharedSlice::new(&mut panels[range.clone()]);
+        for first in (0..count).step_by(per_round) {
+            let round = first..count.min(first + per_round);
+            pool.run(round.len().div_ceil(per_piece), workers, &|piece, _| {
+                let first = round.start + piece * per_piece;
+                for index in first..round.end.min(first + per_piece) {
+                    // SAFETY: each panel is in one piece of one round.
+                    let to = unsafe { out.part(index * panel_bytes..(index + 1) * panel_bytes) };
+                    layout.pack(format, &matrix.bytes()[rows(index)], row_bytes, to);
+                }
+            });
+            let done = matrix.bytes().slice(rows(round.start).start..rows(round.end - 1).end);
+            done.into_iter().for_each(|bytes| bytes.release_pages());
+        }
     }
 }
 

@@ -4,6 +4,10 @@ use duan_quant::Format;
 
 use crate::simd::PANEL_ROWS;
 
+/// Raised whenever [`Layout::pack`] lays the same pieces out in another way, so that panels that were kept on disk are made anew. A change of
+/// the pieces of a format needs no new number: packs hold the pieces too.
+pub(crate) const LAYOUT_VERSION: u32 = 1;
+
 /// Consecutive pieces of a block of one size, each laid beside those of the other rows.
 #[derive(Debug, Clone, Copy)]
 enum Piece {
@@ -194,6 +198,25 @@ mod tests {
                 prop_assert_eq!(&row[..], expected.unwrap_or(&zeros), "{} row {}", format.name, index);
             }
         }
+    }
+
+    /// Holds [`LAYOUT_VERSION`] to what it stands for.
+    #[test]
+    fn bytes_are_laid_out_as_this_version_says() {
+        let mut panels = Vec::new();
+        for pieces in [&[Words { at: 2, count: 2 }, Half { at: 0 }][..], &[ColumnBits { at: 6 }, Byte { at: 0 }]] {
+            let format = duan_quant::format_by_name("Q8_0").unwrap();
+            let bytes: Vec<u8> = (0..13 * 68).map(|i| (i * 31 % 251) as u8).collect();
+            let mut panel = vec![0; 16 * 68];
+            Layout { format: "Q8_0", pieces }.pack(format, &bytes, 68, &mut panel);
+            panels.extend_from_slice(&panel);
+        }
+        let found = xxhash_rust::xxh3::xxh3_64(&panels);
+        assert_eq!(
+            (LAYOUT_VERSION, format!("{found:016x}")),
+            (1, "19d045ccb55c88f9".to_owned()),
+            "raise the version with the number"
+        );
     }
 
     #[test]

@@ -8,4 +8,4 @@
 
 mod layout;
 
-pub(crate) use layout::Layout;
+pub(crate) use layout::{LAYOUT_VERSION, Layout};

@@ -3,5 +3,6 @@
 mod conversations;
 mod loading;
 mod logits;
+mod packing;
 mod support;
 mod texts;

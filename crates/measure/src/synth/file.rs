@@ -22,16 +22,11 @@ pub(super) fn write_whole(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<bool, Error> {
     let folder = check_place(path, force)?;
-    if let Some(free_bytes) = free_bytes(&folder).filter(|&free| free < needed_bytes) {
+    if let Some(free_bytes) = duan_files::free_bytes(&folder).filter(|&free| free < needed_bytes) {
         return Err(Error::NoRoom { folder, needed_bytes, free_bytes });
     }
     let failed = |error: io::Error| Error::io(path, error);
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".duan-").suffix(".part");
-    // Who may read the folder's other files may read this one: the system's mask for new files decides.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let file = builder.tempfile_in(&folder).map_err(failed)?;
+    let file = duan_files::new_beside(&folder, ".duan-", ".part").map_err(failed)?;
     let mut counted = Counted { out: file.as_file(), written: 0, on_progress, is_cancelled: false };
     let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, &mut counted);
     let result = write(&mut buffered).and_then(|()| buffered.flush());
@@ -62,19 +57,6 @@ fn check_place(path: &Path, force: bool) -> Result<PathBuf, Error> {
         return Err(Error::io(path, io::ErrorKind::NotFound.into()));
     }
     Ok(folder.to_owned())
-}
-
-/// Bytes free for this user; none where the system does not say.
-#[cfg(unix)]
-fn free_bytes(folder: &Path) -> Option<u64> {
-    let facts = rustix::fs::statvfs(folder).ok()?;
-    // Some network file systems report no blocks at all, which means unknown, not full.
-    (facts.f_blocks > 0).then(|| facts.f_bavail.saturating_mul(facts.f_frsize))
-}
-
-#[cfg(not(unix))]
-fn free_bytes(_: &Path) -> Option<u64> {
-    None
 }
 
 /// Counts what goes by, and refuses the rest once it is cancelled.

@@ -48,6 +48,7 @@ pub struct GgufFile {
 /// One file on the disk, or one buffer.
 #[derive(Debug, Clone)]
 struct Piece {
+    path: PathBuf,
     label: String,
     bytes: SharedBytes,
 }
@@ -172,7 +173,7 @@ impl GgufFile {
         // Both terms are small: the header ends within its limit.
         let data_start = (reader.position() as u64).next_multiple_of(u64::from(alignment));
         tensor::place_tensors(&mut tensors, &label, data_start, u64::from(alignment), bytes.len() as u64)?;
-        let pieces = vec![Piece { label, bytes }];
+        let pieces = vec![Piece { path: path.clone(), label, bytes }];
         Ok(GgufFile { path, version, alignment, data_start, metadata, tensors, index, pieces })
     }
 
@@ -263,6 +264,23 @@ impl GgufFile {
             needed,
             available: current.min(piece.bytes.len() as u64).saturating_sub(tensor.offset),
         })
+    }
+
+    /// The files on the disk behind this one, in their order, each with its path and a handle of the file that was opened: it
+    /// stays that one whatever is called so later. None where a file was copied to memory. Handles share a position with each other, so
+    /// read them at a place.
+    ///
+    /// # Errors
+    /// Where the system gives no more handles.
+    pub fn disk_files(&self) -> Result<Option<Vec<(PathBuf, File)>>> {
+        let mut files = Vec::with_capacity(self.pieces.len());
+        for piece in &self.pieces {
+            let file =
+                piece.bytes.source_file().map_err(|error| Error::io(&piece.label, "open it once more", error))?;
+            let Some(file) = file else { return Ok(None) };
+            files.push((piece.path.clone(), file));
+        }
+        Ok(Some(files))
     }
 
     /// What tells later whether a file was cut while its weights are in use.

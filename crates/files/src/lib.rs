@@ -1,0 +1,170 @@
+//! What is done with files in more than one place: written beside their place and renamed, small JSON files, reading at a place,
+//! room on a disk, and whether an open file is still the one of its name.
+//!
+//! Everything here says what the system said ([`std::io::Error`]); which file it was, and what to do, is added by those who
+//! know what the file is for. This crate must never know a model, a cache or a terminal.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tempfile::NamedTempFile;
+
+/// A JSON file longer than this is none of ours.
+const JSON_LIMIT_BYTES: u64 = 1 << 20;
+
+/// A new file in `folder` of a name that nobody has, which is removed unless it is given a name of its own
+/// ([`NamedTempFile::persist`]). Who may read the folder's other files may read this one: the system's mask for new files
+/// decides.
+///
+/// # Errors
+/// Where the system allows no file there.
+pub fn new_beside(folder: &Path, prefix: &str, suffix: &str) -> io::Result<NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(prefix).suffix(suffix);
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    builder.tempfile_in(folder)
+}
+
+/// Reads a small JSON file; one that is missing, unreadable or foreign counts as not there.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
+    let mut text = Vec::new();
+    File::open(path).ok()?.take(JSON_LIMIT_BYTES).read_to_end(&mut text).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// Writes a small JSON file so that readers see the old or the new text, never a piece of it, also after a loss of power.
+///
+/// # Errors
+/// Where it cannot be written.
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut text = serde_json::to_vec_pretty(value)?;
+    text.push(b'\n');
+    let mut file = new_beside(folder, ".tmp", "")?;
+    file.write_all(&text)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    Ok(())
+}
+
+/// Fills `bytes` from `offset` of a file, whose position other readers may use meanwhile.
+///
+/// # Errors
+/// Where the file ends before, or cannot be read.
+pub fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match read_at(file, &mut bytes[done..], offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(read) => done += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::read_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_read(file, bytes, offset)
+}
+
+/// Bytes free for this user on the disk where `folder` lies; none where the system does not say.
+#[cfg(unix)]
+pub fn free_bytes(folder: &Path) -> Option<u64> {
+    let facts = rustix::fs::statvfs(folder).ok()?;
+    // Some network file systems report no blocks at all, which means unknown, not full.
+    (facts.f_blocks > 0).then(|| facts.f_bavail.saturating_mul(facts.f_frsize))
+}
+
+/// Bytes free for this user on the disk where `folder` lies; none where the system does not say.
+#[cfg(not(unix))]
+pub fn free_bytes(_: &Path) -> Option<u64> {
+    None
+}
+
+/// Whether an open file is still the one at `path`; true where files cannot be told apart.
+#[cfg(unix)]
+pub fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(open), Ok(named)) => (open.dev(), open.ino()) == (named.dev(), named.ino()),
+        // Nothing at that name, or nothing that can be asked.
+        (_, Err(error)) => error.kind() != io::ErrorKind::NotFound,
+        (Err(_), _) => true,
+    }
+}
+
+/// Whether an open file is still the one at `path`; true where files cannot be told apart.
+#[cfg(not(unix))]
+pub fn is_at(_: &File, path: &Path) -> bool {
+    !fs::metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_replaced_whole_and_rubbish_counts_as_absent() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x.json");
+        write_json(&path, &[1, 2]).unwrap();
+        write_json(&path, &[3]).unwrap();
+        assert_eq!(read_json::<Vec<u32>>(&path), Some(vec![3]));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+            let other = tempfile::tempdir().unwrap();
+            let plain = other.path().join("plain");
+            fs::write(&plain, "").unwrap();
+            assert_eq!(mode(&path), mode(&plain));
+        }
+        fs::write(&path, "[3").unwrap();
+        assert_eq!(read_json::<Vec<u32>>(&path), None);
+        assert_eq!(read_json::<Vec<u32>>(&folder.path().join("y.json")), None);
+    }
+
+    #[test]
+    fn reading_at_a_place_ends_where_the_file_does() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, b"0123456789").unwrap();
+        let file = File::open(&path).unwrap();
+        let mut bytes = [0; 4];
+        read_exact_at(&file, &mut bytes, 6).unwrap();
+        assert_eq!(&bytes, b"6789");
+        assert_eq!(read_exact_at(&file, &mut bytes, 7).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_was_replaced_is_told_from_the_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, b"old").unwrap();
+        let old = File::open(&path).unwrap();
+        assert!(is_at(&old, &path));
+        write_json(&path, &"new").unwrap();
+        assert!(!is_at(&old, &path));
+        fs::remove_file(&path).unwrap();
+        assert!(!is_at(&old, &path));
+    }
+
+    #[test]
+    fn a_disk_has_some_room() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(free_bytes(folder.path()).is_none_or(|free| free > 0));
+    }
+}
