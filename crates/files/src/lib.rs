@@ -1,8 +1,13 @@
-//! What is done with files in more than one place: written beside their place and renamed, small JSON files, reading at a place,
-//! room on a disk, and whether an open file is still the one of its name.
+//! Files, as more than one crate handles them.
 //!
-//! Everything here says what the system said ([`std::io::Error`]); which file it was, and what to do, is added by those who
-//! know what the file is for. This crate must never know a model, a cache or a terminal.
+//! A file is written beside its place and gets its name when it is whole ([`new_beside`]); small JSON files are read with a limit
+//! and written the same way; some bytes are read at a place ([`read_exact_at`]); a disk is asked for its room ([`free_bytes`]); and an
+//! open file is compared with what its name means now ([`is_at`]).
+//!
+//! Everything here says what the system said ([`std::io::Error`]): which file it was, and what to do, is added by those who know
+//! what the file is for. This crate must never know a model, a cache or a terminal.
+//!
+//! It is one file; start reading at [`new_beside`].
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
