@@ -7,7 +7,8 @@
 //! Everything here says what the system said ([`std::io::Error`]): which file it was, and what to do, is added by those who know
 //! what the file is for. This crate must never know a model, a cache or a terminal.
 //!
-//! It is one file; start reading at [`new_beside`].
+//! It is one file; start reading at [`new_beside`], which the others serve.
+//! Models, caches and packs are all written through it.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};

@@ -36,14 +36,15 @@ impl<C: Codes> Task for Panels<'_, C> {
         let Self { job, coded, panels, scratch, .. } = self;
         let Scratch { panel, unpacked, .. } = scratch;
         if job.tokens <= FEW_TOKENS {
-            for index in panels {
-                let tile = Tile { job, coded, index };
-                let panel = job.weights.panel(index, panel);
-                if const { S::ROWS == PANEL_ROWS } {
-                    few_tokens::<S, C, 1>(s, &tile, panel);
-                } else {
-                    few_tokens::<S, C, 2>(s, &tile, panel);
-                }
+            // Memory gives more to who reads at two places: two halves, each from its first panel to its last.
+            let half = if job.tokens == 1 && job.weights.are_laid_out() { panels.len() / 2 } else { 0 };
+            for index in panels.start..panels.start + half {
+                let tiles = [0, half].map(|further| Tile { job, coded, index: index + further });
+                let halves = [0, half].map(|further| job.weights.laid_out(index + further..index + further + 1));
+                straight::<S, C, 1, 2>(s, tiles, halves, 0);
+            }
+            for index in panels.start + 2 * half..panels.end {
+                few_tokens::<S, C>(s, Tile { job, coded, index }, job.weights.panel(index, panel));
             }
             return;
         }
@@ -59,6 +60,7 @@ impl<C: Codes> Task for Panels<'_, C> {
 }
 
 /// A panel of a job, for which tokens are computed.
+#[derive(Clone, Copy)]
 struct Tile<'a> {
     job: &'a Job<'a>,
     coded: &'a Coded,
@@ -186,47 +188,68 @@ fn half_sum(minus_eight_sums: i32) -> f32 {
     minus_eight_sums as f32 * -0.125
 }
 
-/// One to four tokens for a panel, which is `V` vectors of rows: every byte is read from memory once, and unpacked in registers.
+/// One to four tokens for a panel: every byte is read from memory once, and unpacked in registers.
 #[inline(always)]
-fn few_tokens<S: Simd, C: Codes, const V: usize>(s: S, tile: &Tile<'_>, panel: &[u8]) {
+fn few_tokens<S: Simd, C: Codes>(s: S, tile: Tile<'_>, panel: &[u8]) {
     match tile.job.tokens {
-        1 => straight::<S, C, 1, V>(s, tile, panel, 0),
-        2 => straight::<S, C, 2, V>(s, tile, panel, 0),
+        1 => straight::<S, C, 1, 1>(s, [tile], [panel], 0),
+        2 => straight::<S, C, 2, 1>(s, [tile], [panel], 0),
         3 => {
-            straight::<S, C, 2, V>(s, tile, panel, 0);
-            straight::<S, C, 1, V>(s, tile, panel, 2);
+            straight::<S, C, 2, 1>(s, [tile], [panel], 0);
+            straight::<S, C, 1, 1>(s, [tile], [panel], 2);
         }
-        _ => straight::<S, C, 4, V>(s, tile, panel, 0),
+        _ => straight::<S, C, 4, 1>(s, [tile], [panel], 0),
     }
 }
 
-/// `V` vectors of rows, which are a panel, for `T` tokens.
+/// `P` panels of one matrix, in turn, for `T` tokens.
 #[inline(always)]
-fn straight<S: Simd, C: Codes, const T: usize, const V: usize>(
+fn straight<S: Simd, C: Codes, const T: usize, const P: usize>(
     s: S,
-    tile: &Tile<'_>,
-    panel: &[u8],
+    tiles: [Tile<'_>; P],
+    panels: [&[u8]; P],
     first_token: usize,
 ) {
-    let tokens = tile.tokens::<T>(first_token);
-    let mut sums = [[s.all(0.0); T]; V];
-    for (index, block) in panel.chunks_exact(PANEL_ROWS * C::BLOCK_BYTES).enumerate() {
-        let rows = |v: usize| Rows { block, first: v * S::ROWS };
-        let mut ready = [C::block(s, rows(0)); V];
-        for v in 1..V {
-            ready[v] = C::block(s, rows(v));
-        }
-        for inner in 0..C::GROUPS {
-            let bytes = PANEL_ROWS * C::BLOCK_BYTES / C::GROUPS;
-            read_ahead(s, block, inner * bytes, bytes);
-            for v in 0..V {
-                let weights = GroupWeights::read::<C>(s, rows(v), &ready[v], inner);
-                weights.add::<C, T>(s, &tokens, index * C::GROUPS + inner, &mut sums[v]);
+    if const { S::ROWS == PANEL_ROWS } {
+        by_vectors::<S, C, T, P, 1>(s, tiles, panels, first_token);
+    } else {
+        by_vectors::<S, C, T, P, 2>(s, tiles, panels, first_token);
+    }
+}
+
+/// The same, where a panel is `V` vectors of rows.
+#[inline(always)]
+fn by_vectors<S: Simd, C: Codes, const T: usize, const P: usize, const V: usize>(
+    s: S,
+    tiles: [Tile<'_>; P],
+    panels: [&[u8]; P],
+    first_token: usize,
+) {
+    let tokens = tiles[0].tokens::<T>(first_token);
+    let mut sums = [[[s.all(0.0); T]; V]; P];
+    let block_bytes = PANEL_ROWS * C::BLOCK_BYTES;
+    for index in 0..panels[0].len() / block_bytes {
+        for p in 0..P {
+            let block = &panels[p][index * block_bytes..][..block_bytes];
+            let rows = |v: usize| Rows { block, first: v * S::ROWS };
+            let mut ready = [C::block(s, rows(0)); V];
+            for v in 1..V {
+                ready[v] = C::block(s, rows(v));
+            }
+            for inner in 0..C::GROUPS {
+                let bytes = block_bytes / C::GROUPS;
+                read_ahead(s, block, inner * bytes, bytes);
+                for v in 0..V {
+                    let weights = GroupWeights::read::<C>(s, rows(v), &ready[v], inner);
+                    weights.add::<C, T>(s, &tokens, index * C::GROUPS + inner, &mut sums[p][v]);
+                }
             }
         }
     }
-    for v in 0..V {
-        tile.store(s, v * S::ROWS, first_token, sums[v]);
+    for p in 0..P {
+        for v in 0..V {
+            tiles[p].store(s, v * S::ROWS, first_token, sums[p][v]);
+        }
     }
 }
 

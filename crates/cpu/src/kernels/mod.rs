@@ -76,7 +76,13 @@ impl<'a> Weights<'a> {
         }
     }
 
-    /// Those of some panels that there are, where they are laid out.
+    /// Whether panels need not be laid out when they are used.
+    #[inline(always)]
+    pub(crate) fn are_laid_out(&self) -> bool {
+        matches!(self.place, Place::Panels(..))
+    }
+
+    /// Those of some panels that there are, where they are laid out; else nothing.
     #[inline(always)]
     pub(crate) fn laid_out(&self, panels: Range<usize>) -> &'a [u8] {
         let Place::Panels(_, all) = self.place else { return &[] };
