@@ -3,6 +3,9 @@
 //! Many CPUs take a hundred times as long for an operation with such a number, and they come up where a value fades out: in
 //! the tail of a softmax, in an activation. They are below 1.2e-38 and no result shows them. Half floats keep theirs: they
 //! are converted by instructions that this does not touch.
+//!
+//! Rust assumes the mode that a thread begins with. What its compiler computes beforehand, or moves across the change of the mode,
+//! can differ below 1.2e-38 only.
 
 /// While it lives, this thread takes denormal numbers for zero; then it does again as it did before.
 #[derive(Debug)]
@@ -46,7 +49,7 @@ mod control {
     pub(super) fn write(control: Control) {
         // SAFETY: reads four bytes. The value was in the register before, but for two bits that every x86-64 CPU has, so no
         // exception is unmasked and rounding stays.
-        unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, preserves_flags, readonly)) };
+        unsafe { asm!("ldmxcsr [{}]", in(reg) &raw const control, options(nostack, readonly)) };
     }
 }
 

@@ -7,7 +7,7 @@
 //! Unlike the rest of the project this crate may use `unsafe`: for intrinsics (`simd`, where a value is the proof that the CPU
 //! has them), and for memory that workers share in parts (`shared`, `pool`). Each block says why it is sound.
 //!
-//! This crate must never know sessions, sampling, files or tokens as text. Start reading at `compiled.rs` (one line for each
+//! This crate must never know sessions, sampling, files or tokens as text. Start reading at `compiled/mod.rs` (one line for each
 //! op), then `kernels/integer.rs` (what takes the time), then `simd/mod.rs` (the vocabulary of both).
 
 #![allow(unsafe_code, reason = "design: intrinsics and memory shared between workers, each block with its reason")]
@@ -148,7 +148,7 @@ impl Cpu {
         self.topology.allowed.len()
     }
 
-    /// Measures how fast `threads` threads together read memory; takes about a second.
+    /// Measures how fast `threads` threads together read memory; reads some 18 GB for it.
     ///
     /// # Errors
     /// [`Skipped`] where the memory is too short for it, or the system gives no threads.

@@ -120,7 +120,6 @@ pub(crate) fn kernel_rates(
 ) -> Result<Option<KernelReport>> {
     let best = picker.isa();
     let threads = bench.threads;
-    let _entered = bench.pool.enter();
     let mut kernels = Vec::with_capacity(formats.len());
     let mut has_own_peak = Vec::with_capacity(formats.len());
     for (index, &format) in formats.iter().enumerate() {
@@ -130,7 +129,10 @@ pub(crate) fn kernel_rates(
         let picked = picker.pick(format)?;
         let isa = picked.isa();
         let kernel = kernels::of(format).filter(|kernel| picked.is(kernel.run));
+        // Not while the caller's own function runs.
+        let entered = bench.pool.enter();
         let figures = bench.measure(format, picked, kernel);
+        drop(entered);
         let is_coded = kernel.is_some() && format.activation == Activation::Int8;
         has_own_peak.push(is_coded && !isa.run(IsOneForAll));
         kernels.push(KernelRates {

@@ -4,10 +4,10 @@ use duan_backend::{Backend as _, CompileJob, KvFormat, Limits, PAGE_TOKENS, Pack
 use duan_cpu::{Cpu, CpuOptions, Fusion};
 use duan_model::Model;
 
-/// Sizes of passes: more than a block of tokens, a few, one by one.
-const PASSES: &[usize] = &[150, 1, 3, 1, 40, 1];
-/// Wanted rows of each, so that the head meets one row, several and none.
-const WANTED: usize = 2;
+/// Rows and wanted rows of passes: more than a block of 256 tokens, one by one, a few, a last block of three; the head meets
+/// several rows, one and none.
+const PASSES: &[(usize, usize)] = &[(300, 2), (1, 1), (3, 0), (259, 2), (40, 0), (1, 1)];
+const MOST_ROWS: usize = 300;
 
 /// Logits of all passes, with `threads`; each pass cut into ranges of at most `ops` ops.
 fn logits(model: &Model, isa: &str, threads: usize, no_fuse: &[Fusion], ops: usize) -> Vec<u32> {
@@ -17,17 +17,21 @@ fn logits(model: &Model, isa: &str, threads: usize, no_fuse: &[Fusion], ops: usi
         no_fuse: no_fuse.to_vec(),
         ..CpuOptions::default()
     };
-    let limits =
-        Limits { max_rows: 150, max_wanted_rows: WANTED, pages: 1, context: PAGE_TOKENS, kv_format: KvFormat::F16 };
+    let limits = Limits {
+        max_rows: MOST_ROWS,
+        max_wanted_rows: 2,
+        pages: 3,
+        context: 3 * PAGE_TOKENS,
+        kv_format: KvFormat::F16,
+    };
     let count = model.graph.nodes.len();
     let all = 0..count;
     let job = CompileJob { model, ops: std::slice::from_ref(&all), limits, packing: Packing::InMemory };
     let mut compiled = Cpu::new(options).unwrap().compile(&job).unwrap();
     let (mut bits, mut start) = (Vec::new(), 0);
-    for &rows in PASSES {
+    for &(rows, wanted) in PASSES {
         let tokens: Vec<u32> = (start..start + rows).map(|at| (at * 31 % model.config.vocab_size) as u32).collect();
-        let wanted = rows.min(WANTED);
-        let spans = [Span { sequence: 0, start, count: rows, wanted, pages: &[0] }];
+        let spans = [Span { sequence: 0, start, count: rows, wanted, pages: &[2, 0, 1] }];
         for first in (0..count).step_by(ops) {
             compiled.submit(&Pass { tokens: &tokens, spans: &spans }, first..count.min(first + ops)).unwrap();
         }

@@ -10,8 +10,8 @@ use duan::{CompleteOptions, Engine, EngineOptions, Event, SamplingOptions};
 #[global_allocator]
 static ALLOCATOR: dhat::Alloc = dhat::Alloc;
 
-/// Tokens of an answer.
-const TOKENS: usize = 100;
+/// Tokens of an answer: more than a page of the KV cache holds.
+const TOKENS: usize = 300;
 /// Tokens after which nothing is new: the first pass of decode, and buffers that grow with the first texts.
 const FIRST: usize = 4;
 

@@ -2,7 +2,7 @@
 //!
 //! A kernel stores the sums of some panels and some tokens as ever, only into the worker's own memory, and what comes next is
 //! applied to them there, by a task of its own. The kernels know nothing of it: an epilogue inside of them would be compiled
-//! sixteen formats times five instruction sets times, and the second cache, from which it reads now, is as near as needed. The
+//! sixteen formats times the instruction sets of a kind of CPU, and the second cache, from which it reads now, is as near as needed. The
 //! worker's own memory rather than the values' buffers, because in those the rows of a piece are as far apart as a row is
 //! wide, mostly a power of two: hundreds of them would push each other out of the cache.
 

@@ -268,6 +268,10 @@ impl Finder<'_> {
     /// The activation behind the matrices at `node`, when these are its gate and its up and nobody else reads either.
     fn gate_at(&self, node: usize, parts: &[LinearPart]) -> Option<Then> {
         let Op::GatedAct { gate, up, width, output, .. } = *self.op(node + 1)? else { return None };
+        // What runs them together reads the row of whoever chose the expert.
+        if matches!(self.graph.nodes[node].op, Op::ExpertLinear { input_per_choice: true, .. }) {
+            return None;
+        }
         let [first, second] = parts else { return None };
         let inner = self.rows_of_one(node, first);
         let fits = inner == self.rows_of_one(node, second) && inner * self.choices(node) == width;

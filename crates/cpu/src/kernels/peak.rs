@@ -93,6 +93,10 @@ fn dots<S: Simd, C: Codes>(s: S, rounds: usize) -> u64 {
     for _ in 0..rounds {
         // They might have changed, so that no round is that of before.
         let codes = *black_box(&codes);
+        if const { S::PAIRWISE } {
+            two_by_two::<S, C>(s, &codes, &activations, &mut sums);
+            continue;
+        }
         for token in 0..TOKENS {
             if C::HALVES {
                 let (codes, activations) = (codes.as_chunks::<4>().0, activations[token].as_chunks::<4>().0);
@@ -109,6 +113,30 @@ fn dots<S: Simd, C: Codes>(s: S, rounds: usize) -> u64 {
         black_box(out);
     }
     (rounds * TOKENS * 8 * 4 * S::ROWS) as u64
+}
+
+/// The tokens in pairs, for instructions that multiply two at once.
+#[inline(always)]
+fn two_by_two<S: Simd, C: Codes>(
+    s: S,
+    codes: &[S::Words; 8],
+    activations: &[[[i8; 4]; 8]; TOKENS],
+    sums: &mut [S::Words; TOKENS],
+) {
+    for first in (0..TOKENS / 2 * 2).step_by(2) {
+        let (a, b) = (&activations[first], &activations[first + 1]);
+        for half in 0..if C::HALVES { 2 } else { 1 } {
+            let dots = if C::HALVES {
+                let (codes, a, b) = (codes.as_chunks::<4>().0, a.as_chunks::<4>().0, b.as_chunks::<4>().0);
+                s.dot_two(C::KIND, &codes[half], [&a[half], &b[half]], [0; 2])
+            } else {
+                s.dot_two(C::KIND, codes, [a, b], [0; 2])
+            };
+            for t in 0..2 {
+                sums[first + t] = s.either(sums[first + t], dots[t]);
+            }
+        }
+    }
 }
 
 struct FloatsPeak(usize);
