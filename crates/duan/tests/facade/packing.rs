@@ -64,7 +64,9 @@ fn run(model: &Path, options: EngineOptions) -> (Vec<u32>, Vec<String>) {
     let mut engine = Engine::new(options).unwrap();
     engine.load_model_with(model, |event| told.note(event)).unwrap();
     let told = told.words.into_iter().filter(|word| word.starts_with("Pack")).collect();
-    (bits(&mut engine), told)
+    let bits = bits(&mut engine);
+    engine.settle();
+    (bits, told)
 }
 
 fn bits(engine: &mut Engine) -> Vec<u32> {
