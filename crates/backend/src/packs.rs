@@ -36,7 +36,8 @@ pub enum PackReading {
     Map,
 }
 
-/// The packs of one model. A store never fails: what it cannot do it tells the user, and the device goes on without.
+/// The packs of one model. A store never fails: what it cannot do it tells the user or its log, and the device goes on
+/// without.
 pub trait PackStore: Debug + Sync {
     /// The pack called `key`, where there is one.
     fn open(&self, key: &str) -> Option<Box<dyn PackReader>>;
@@ -71,12 +72,12 @@ pub trait PackWriter: Send {
     /// Appends `bytes`.
     ///
     /// # Errors
-    /// Where they cannot be written. The store has told the user then.
+    /// Where they cannot be written. The store has noted why in its log then.
     fn write(&mut self, bytes: &[u8]) -> io::Result<()>;
 
     /// Gives the pack its name.
     ///
     /// # Errors
-    /// Where it cannot get it. The store has told the user then.
+    /// Where it cannot get it. The store has noted why in its log then.
     fn finish(self: Box<Self>) -> io::Result<()>;
 }

@@ -29,7 +29,7 @@ Environment:
   DUAN_OFFLINE   1 to never use the network, as --offline
   DUAN_THREADS   threads, as --threads
   DUAN_ISA       instruction set of the CPU to use, for example `scalar`; `duan devices` lists them
-  DUAN_PACK_MAX  most that laid-out weights may take on the disk, for example `5GB`; 0 keeps none
+  DUAN_PACK_MAX  most that laid-out weights take on the disk, for example `5GB`; 0 keeps no more
                  [default: 20GB, and never more than half of what is free]
   DUAN_PACK_READ `map` maps laid-out weights from the disk instead of copying them: an experiment
   DUAN_LOG       what to log to stderr, for example `debug` or `duan_hub=trace`

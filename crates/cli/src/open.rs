@@ -1,6 +1,8 @@
 //! From what the person typed to a model that is there and, where asked for, loaded.
 
 use std::io::IsTerminal as _;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::Duration;
 
 use duan::hub::{Hub, HubOptions, ModelFile, ModelName, Progress};
 use duan::packs::{PackOptions, Packing};
@@ -23,6 +25,19 @@ pub(crate) struct Found {
     /// Whether it was downloaded just now.
     pub(crate) downloaded: bool,
 }
+
+/// A model that answers.
+pub(crate) struct Loaded {
+    /// The engine with the model.
+    pub(crate) engine: Engine,
+    /// The model's file.
+    pub(crate) file: ModelFile,
+    /// Bytes of the laid-out weights that are being kept meanwhile, where there are any: see [`settle`].
+    pub(crate) keeping_bytes: Option<u64>,
+}
+
+/// A wait that is shorter than this needs no explanation.
+const UNNOTICED: Duration = Duration::from_millis(300);
 
 /// The cache and the sources, as the options say.
 ///
@@ -66,19 +81,46 @@ pub(crate) fn load(
     args: &EngineArgs,
     options: EngineOptions,
     interrupt: &Interrupt,
-) -> anyhow::Result<(Engine, ModelFile)> {
+) -> anyhow::Result<Loaded> {
     let packing = packing(common, args.switches.no_pack)?;
     let options = EngineOptions { cancel: interrupt.flag(), packing, ..engine_options(args, options) };
     let mut engine = Engine::new(options)?;
     let found = fetch(name, common)?;
+    let mut keeping_bytes = None;
     engine.load_model_with(&found.file.path, |event| match event {
         Event::Warning { message } | Event::DeviceWarning { message, .. } => warn(message),
         Event::Planned { plan } => warn_of_fallbacks(plan, name),
-        Event::PackKept { bytes, folder } => say_kept(*bytes, folder),
+        Event::PackKept { bytes, folder } => {
+            *keeping_bytes.get_or_insert(0) += bytes;
+            say_kept(*bytes, folder);
+        }
+        Event::PackNotKept { reason } => say_not_kept(reason),
         Event::PackDiscarded { reason } => say_discarded(reason),
         _ => {}
     })?;
-    Ok((engine, found.file))
+    Ok(Loaded { engine, file: found.file, keeping_bytes })
+}
+
+/// Waits until laid-out weights are kept, and says so to a person who would wonder why the program does not end. Without this call
+/// they are left out where they are not kept yet.
+pub(crate) fn settle(engine: &mut Engine, keeping_bytes: Option<u64>) {
+    let Some(bytes) = keeping_bytes else { return };
+    if !std::io::stderr().is_terminal() {
+        return engine.settle();
+    }
+    std::thread::scope(|scope| {
+        let (done, is_done) = channel::<()>();
+        let explain = move || {
+            if is_done.recv_timeout(UNNOTICED) == Err(RecvTimeoutError::Timeout) {
+                let bytes = bytes_text(bytes);
+                say(&format!("keeping the laid-out weights for the next start ({bytes}); Ctrl-C leaves them out"));
+            }
+        };
+        // Without a thread the wait is the same, only unexplained.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, explain);
+        engine.settle();
+        drop(done);
+    });
 }
 
 /// The options with what the command line and the environment say of devices, threads and sizes.
@@ -115,8 +157,15 @@ pub(crate) fn say_kept(bytes: u64, folder: &str) {
         let (bytes, folder) = (bytes_text(bytes), on_one_line(folder));
         say(&format!(
             "keeping the weights as laid out for this CPU, {bytes} in {folder}: later starts are faster \
-             (`duan remove --packed` deletes them, DUAN_PACK_MAX=0 keeps none)"
+             (`duan remove --packed` deletes them, DUAN_PACK_MAX=0 keeps no new ones)"
         ));
+    }
+}
+
+/// Says to a person why later starts will be no faster.
+fn say_not_kept(reason: &str) {
+    if std::io::stderr().is_terminal() {
+        say(&format!("laid-out weights are not kept: {}", on_one_line(reason)));
     }
 }
 

@@ -115,6 +115,9 @@ fn with_threads(
     let mut executor = resident::load(file, model, &plan, engine, &devices, &mut |event| match event {
         Event::PackKept { bytes, folder } => on_event(&BenchEvent::PackKept { bytes: *bytes, folder }),
         Event::PackDiscarded { reason } => on_event(&BenchEvent::PackDiscarded { reason }),
+        Event::PackNotKept { reason } => {
+            on_event(&BenchEvent::Warning { message: &format!("laid-out weights are not kept: {reason}") });
+        }
         Event::DeviceWarning { message, .. } => on_event(&BenchEvent::Warning { message }),
         _ => {}
     })?;

@@ -1,16 +1,18 @@
 //! Files, as more than one crate handles them.
 //!
 //! A file is written beside its place and gets its name when it is whole ([`new_beside`]); small JSON files are read with a limit
-//! and written the same way; some bytes are read at a place ([`read_exact_at`]); a disk is asked for its room ([`free_bytes`]); and an
-//! open file is compared with what its name means now ([`is_at`]).
+//! and written the same way; some bytes are read at a place ([`read_exact_at`]); a disk is asked for its room ([`free_bytes`]); a file of
+//! a cache is opened only where it is a plain file ([`open_plain`]); and an open file is compared with what its name means now
+//! ([`is_at`]).
 //!
 //! Everything here says what the system said ([`std::io::Error`]): which file it was, and what to do, is added by those who know
 //! what the file is for. This crate must never know a model, a cache or a terminal.
 //!
-//! It is one file; start reading at [`new_beside`], which the others serve.
-//! Models, caches and packs are all written through it.
+//! It is one file; start reading at [`new_beside`]. Small JSON files, synthetic models and files from the hub are
+//! written through it. Laid-out weights are not: several processes may want to write the same ones, so they have a lock and a
+//! name of their own, and of this crate they use [`open_plain`], [`is_at`] and [`free_bytes`].
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::path::Path;
 
@@ -35,10 +37,30 @@ pub fn new_beside(folder: &Path, prefix: &str, suffix: &str) -> io::Result<Named
     builder.tempfile_in(folder)
 }
 
+/// Opens a file that a program of ours made, as `options` say. Folders of a cache may be shared, and somebody may have put another thing
+/// there by the same name: behind a link a file that is not ours would be emptied, and to open a pipe would wait for ever.
+///
+/// # Errors
+/// As [`OpenOptions::open`], and where there is something else than a plain file.
+pub fn open_plain(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    let mut options = options.clone();
+    #[cfg(unix)]
+    {
+        use rustix::fs::OFlags;
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed());
+    }
+    let file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no plain file", path.display())));
+    }
+    Ok(file)
+}
+
 /// Reads a small JSON file; one that is missing, unreadable or foreign counts as not there.
 pub fn read_json<T: DeserializeOwned>(path: &Path) -> Option<T> {
     let mut text = Vec::new();
-    File::open(path).ok()?.take(JSON_LIMIT_BYTES).read_to_end(&mut text).ok()?;
+    open_plain(File::options().read(true), path).ok()?.take(JSON_LIMIT_BYTES).read_to_end(&mut text).ok()?;
     serde_json::from_slice(&text).ok()
 }
 
@@ -166,6 +188,26 @@ mod tests {
         assert!(!is_at(&old, &path));
         fs::remove_file(&path).unwrap();
         assert!(!is_at(&old, &path));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn neither_a_link_nor_a_pipe_is_opened() {
+        let folder = tempfile::tempdir().unwrap();
+        let (plain, link, pipe) = (folder.path().join("plain"), folder.path().join("link"), folder.path().join("pipe"));
+        fs::write(&plain, "[1]").unwrap();
+        std::os::unix::fs::symlink(&plain, &link).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let writing = || File::options().create(true).write(true).clone();
+        assert_eq!(open_plain(File::options().read(true), &plain).unwrap().metadata().unwrap().len(), 3);
+        for path in [&link, &pipe, &folder.path().to_path_buf()] {
+            open_plain(File::options().read(true), path).unwrap_err();
+            open_plain(&writing().truncate(true).clone(), path).unwrap_err();
+            assert_eq!(read_json::<Vec<u32>>(path), None);
+        }
+        assert_eq!(fs::read(&plain).unwrap(), b"[1]");
+        open_plain(&writing(), &folder.path().join("new")).unwrap();
     }
 
     #[test]

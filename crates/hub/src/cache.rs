@@ -13,7 +13,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use duan_files::{is_at, read_json};
+use duan_files::{is_at, open_plain, read_json};
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::catalogue_entry;
@@ -187,7 +187,7 @@ impl Cache {
         let locks = self.root.join("locks");
         create_folder(&locks)?;
         let path = locks.join(format!("{folder}.lock"));
-        let file = File::options().create(true).truncate(false).write(true).open(&path);
+        let file = open_plain(File::options().create(true).truncate(false).write(true), &path);
         Ok((file.map_err(|error| Error::io("open", &path, &error))?, path))
     }
 

@@ -69,7 +69,8 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         ..EngineOptions::default()
     };
     args.sampling.apply(&mut options.sampling);
-    let (engine, file) = open::load(&args.model, common, &args.engine, options, &interrupt)?;
+    let open::Loaded { engine, file, keeping_bytes } =
+        open::load(&args.model, common, &args.engine, options, &interrupt)?;
     refuse_base_model(&engine, &args.model)?;
     let is_person = once.is_none() && stdin().is_terminal();
     if is_person && !common.json {
@@ -78,14 +79,15 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let mut conversation = Conversation::new(engine, interrupt, common.json, stats_are_wanted(args.stats));
     if let Some(prompt) = once {
         conversation.answer(&prompt, Place::Once)?;
-        let pressed = conversation.was_interrupted();
-        return Ok(if pressed { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS });
-    }
-    if is_person {
-        at_the_terminal(&mut conversation)?
+        if conversation.was_interrupted() {
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+    } else if is_person {
+        at_the_terminal(&mut conversation)?;
     } else {
-        line_by_line(&mut conversation, stdin().lock())?
+        line_by_line(&mut conversation, stdin().lock())?;
     }
+    open::settle(&mut conversation.engine, keeping_bytes);
     Ok(ExitCode::SUCCESS)
 }
 

@@ -47,7 +47,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let prompt = text_of(&args)?;
     let interrupt = Interrupt::install()?;
-    let (mut engine, _) = open::load(&args.model, common, &args.engine, EngineOptions::default(), &interrupt)?;
+    let loaded = open::load(&args.model, common, &args.engine, EngineOptions::default(), &interrupt)?;
+    let mut engine = loaded.engine;
     let mut options = CompleteOptions { max_tokens: Some(args.max_tokens as usize), ..CompleteOptions::default() };
     args.sampling.apply(&mut options.sampling);
     let view = AnswerView::new(if common.json { Streaming::Kept } else { Streaming::ToStdout });
@@ -58,7 +59,11 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     if stats_are_wanted(args.stats) {
         say_stats(&answer.timings);
     }
-    Ok(if interrupt.was_pressed() { ExitCode::from(INTERRUPTED) } else { ExitCode::SUCCESS })
+    if interrupt.was_pressed() {
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    open::settle(&mut engine, loaded.keeping_bytes);
+    Ok(ExitCode::SUCCESS)
 }
 
 fn text_of(args: &Args) -> anyhow::Result<String> {

@@ -50,9 +50,13 @@ pub(super) struct Form {
     data_bytes: usize,
 }
 
-/// A pack that is being written by a thread of its own, while the model answers already.
+/// A pack that is being written by a thread of its own, while the model answers already. Who wants it waits for it: where this is
+/// dropped before, the rest is left out, and nothing is kept.
 #[derive(Debug)]
-pub(super) struct Writing(Option<JoinHandle<()>>);
+pub(super) struct Writing {
+    thread: Option<JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+}
 
 impl Form {
     /// The form of the pack of these matrices, whose panels have `data_bytes` in all.
@@ -160,11 +164,14 @@ impl Form {
         first_error.into_result().map(|()| data)
     }
 
-    /// Writes a pack from end to end.
-    fn write(&self, data: &[u8], pack: &mut dyn PackWriter) -> std::io::Result<()> {
+    /// Writes a pack from end to end, unless it is to stop.
+    fn write(&self, data: &[u8], pack: &mut dyn PackWriter, stop: &AtomicBool) -> std::io::Result<()> {
         pack.write(&self.head)?;
         let mut checksums = Vec::with_capacity(self.chunks() * CHECKSUM_BYTES);
         for index in 0..self.chunks() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(std::io::Error::other("nobody waits for it any more"));
+            }
             let chunk = &data[self.chunk(index)];
             checksums.extend_from_slice(&xxh3_64(chunk).to_le_bytes());
             pack.write(chunk)?;
@@ -174,21 +181,23 @@ impl Form {
 
     /// Writes the panels `data` [data_bytes] as `pack`, in a thread of its own: neither the start nor an answer waits for the disk.
     pub(super) fn write_aside(self, data: Arc<super::weights::Panels>, mut pack: Box<dyn PackWriter>) -> Writing {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
         let write = move || {
-            // The store has told the user what went wrong, and a pack that is not finished is none.
-            if self.write(&data, &mut *pack).is_ok() {
+            // The store has noted in its log what went wrong, and a pack that is not finished is none.
+            if self.write(&data, &mut *pack, &stopped).is_ok() && !stopped.load(Ordering::Relaxed) {
                 let _ = pack.finish();
             }
         };
         // Without a thread there is no pack this time.
-        Writing(std::thread::Builder::new().name("duan-pack".to_owned()).spawn(write).ok())
+        Writing { thread: std::thread::Builder::new().name("duan-pack".to_owned()).spawn(write).ok(), stop }
     }
 }
 
 impl Writing {
     /// Waits until the pack is written, or has failed.
     pub(super) fn wait(&mut self) {
-        if let Some(thread) = self.0.take() {
+        if let Some(thread) = self.thread.take() {
             // Its panic was told where it happened; the model does not depend on the pack.
             let _ = thread.join();
         }
@@ -197,6 +206,8 @@ impl Writing {
 
 impl Drop for Writing {
     fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // It ends with the piece that it is at, and removes what it has written.
         self.wait();
     }
 }
@@ -234,3 +245,67 @@ fn damaged(chunk: usize) -> String {
 #[cfg(test)]
 #[path = "pack_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod stop_tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+    use crate::compiled::weights::Panels;
+
+    /// A disk that takes one piece for each word of permission.
+    struct Slow {
+        may: Receiver<()>,
+        told: Sender<&'static str>,
+    }
+
+    impl PackWriter for Slow {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<()> {
+            self.told.send("write").unwrap();
+            self.may.recv().map_err(std::io::Error::other)
+        }
+
+        fn finish(self: Box<Self>) -> std::io::Result<()> {
+            self.told.send("finish").unwrap();
+            Ok(())
+        }
+    }
+
+    impl Drop for Slow {
+        fn drop(&mut self) {
+            self.told.send("drop").unwrap();
+        }
+    }
+
+    /// A pack of three pieces that is being written, with what lets it go on, and what was asked of the disk.
+    fn writing() -> (Writing, Sender<()>, Receiver<&'static str>) {
+        let ((allow, may), (told, heard)) = (channel(), channel());
+        let form = Form::new(std::iter::empty(), 3 * CHUNK_BYTES);
+        let data = Panels::Mapped(SharedBytes::from(vec![1; 3 * CHUNK_BYTES]));
+        (form.write_aside(Arc::new(data), Box::new(Slow { may, told })), allow, heard)
+    }
+
+    #[test]
+    fn who_waits_gets_a_whole_pack() {
+        let (mut writing, allow, heard) = writing();
+        // Head, pieces, checksums.
+        (0..5).for_each(|_| allow.send(()).unwrap());
+        writing.wait();
+        drop(writing);
+        assert_eq!(heard.iter().collect::<Vec<_>>(), ["write", "write", "write", "write", "write", "finish", "drop"]);
+    }
+
+    #[test]
+    fn who_does_not_wait_waits_for_one_piece_at_most() {
+        let (writing, allow, heard) = writing();
+        let stop = writing.stop.clone();
+        assert_eq!(heard.recv(), Ok("write"));
+        let dropping = std::thread::spawn(move || drop(writing));
+        while !stop.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        allow.send(()).unwrap();
+        dropping.join().unwrap();
+        assert_eq!(heard.iter().collect::<Vec<_>>(), ["drop"], "neither another piece nor a name");
+    }
+}

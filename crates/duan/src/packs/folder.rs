@@ -261,7 +261,7 @@ impl PackFolder {
 /// Where it cannot be opened or locked.
 pub(super) fn lock(path: &Path, create: bool) -> io::Result<Option<File>> {
     loop {
-        let file = File::options().create(create).truncate(false).write(true).open(path)?;
+        let file = duan_files::open_plain(File::options().create(create).truncate(false).write(true), path)?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Ok(None),
             Err(TryLockError::Error(error)) => return Err(error),

@@ -46,9 +46,16 @@ impl Stamp {
         Self { path, device, inode, bytes: metadata.len(), mtime_ns }
     }
 
-    /// Whether there is another file by this name now, or a changed one. One that is not there may be on a disk that is not.
+    /// The file that has this name now, where there is one.
+    fn now(&self) -> Option<Self> {
+        fs::metadata(&self.path).ok().map(|metadata| Self::of(self.path.clone(), &metadata))
+    }
+
+    /// Whether there is another file by this name now, or a changed one. One that is not there may be on a disk that is not. Device
+    /// and inode say nothing here: two computers that share a disk, and two containers that share a folder, number them
+    /// each in their own way.
     pub(super) fn is_replaced(&self) -> bool {
-        fs::metadata(&self.path).is_ok_and(|metadata| !self.is_same(&Self::of(self.path.clone(), &metadata)))
+        self.now().is_some_and(|now| (now.bytes, now.mtime_ns) != (self.bytes, self.mtime_ns))
     }
 
     /// Whether both are the same unchanged file, by whatever name. Where the system has no inodes the path tells.
@@ -88,6 +95,12 @@ impl ModelFiles {
         let now = |(file, stamp): (&File, &Stamp)| Some(Stamp::of(stamp.path.clone(), &file.metadata().ok()?));
         let now: Option<Vec<Stamp>> = self.files.iter().zip(&self.stamps).map(now).collect();
         now.is_some_and(|now| are_same(&now, &self.stamps))
+    }
+
+    /// Whether the files are unchanged, and still those that their names mean: what is known of a name holds for them then.
+    pub(super) fn are_in_place(&self) -> bool {
+        let named: Option<Vec<Stamp>> = self.stamps.iter().map(Stamp::now).collect();
+        self.are_unchanged() && named.is_some_and(|named| are_same(&named, &self.stamps))
     }
 
     /// Reads all contents for the model's id. Some seconds for a large model.

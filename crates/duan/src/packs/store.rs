@@ -1,9 +1,10 @@
 //! The packs of the model that is being loaded, as its devices see them.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use duan_backend::{PackReader, PackStore, PackWriter};
@@ -37,7 +38,19 @@ pub(crate) struct ModelPacks {
     model: Arc<ModelFiles>,
     /// Known at once for a file that was seen before; otherwise computed while a pack is written.
     id: Option<String>,
+    /// The packs that were opened, by their keys: what is found wrong is found in these.
+    opened: Mutex<HashMap<String, File>>,
     notices: Mutex<Vec<Notice>>,
+}
+
+/// Why there is no place for a new pack.
+enum Refusal {
+    /// Another process writes the same pack.
+    Busy,
+    /// Nothing can be written here, or nothing is to be: as somebody arranged it, who is not told so at each start.
+    Arranged(String),
+    /// There is no room, which somebody can do something about.
+    NoRoom(String),
 }
 
 impl ModelPacks {
@@ -52,16 +65,19 @@ impl ModelPacks {
             }
         };
         let folder = PackFolder::new(&options.cache_dir);
+        folder.remove_leftovers();
         let mut id = folder.known_id(&model.stamps);
         if id.is_none()
             && let [stamp] = &model.stamps[..]
         {
-            id = duan_hub::verified_sha256(&options.cache_dir, &stamp.path);
+            // The hub knows the file by its name, which may have become another file's since this one was opened.
+            id = duan_hub::verified_sha256(&options.cache_dir, &stamp.path).filter(|_| model.are_in_place());
         }
         if id.is_none() && folder.has_model_of(model.bytes()) {
             id = model.hash().inspect_err(|error| tracing::info!(%error, "a model could not be hashed")).ok();
         }
-        Some(Self { folder, max_bytes: options.max_bytes, model: Arc::new(model), id, notices: Mutex::default() })
+        let (opened, notices) = (Mutex::default(), Mutex::default());
+        Some(Self { folder, max_bytes: options.max_bytes, model: Arc::new(model), id, opened, notices })
     }
 
     /// Where all packs lie.
@@ -83,18 +99,28 @@ impl ModelPacks {
         self.notices.lock().unwrap_or_else(PoisonError::into_inner).push(notice);
     }
 
-    /// A locked file for a new pack, where there may be one; in words, why not. None while another process writes it.
-    fn begin(&self, key: &str, bytes: u64) -> Result<Option<(File, PathBuf)>, String> {
+    /// A locked file for a new pack, where there may be one.
+    fn begin(&self, key: &str, bytes: u64) -> Result<(File, PathBuf), Refusal> {
+        if self.max_bytes == 0 {
+            return Err(Refusal::Arranged("0 bytes may be taken".to_owned()));
+        }
         let root = self.folder.path();
-        let failed = |error: io::Error| format!("{} cannot be written to: {error}", root.display());
+        let failed = |error: io::Error| Refusal::Arranged(format!("{} cannot be written to: {error}", root.display()));
         fs::create_dir_all(root).map_err(failed)?;
-        self.folder.remove_leftovers();
-        let replaced = self.id.as_ref().map(|id| self.folder.pack(id, key));
-        self.folder.make_room(bytes, self.max_bytes, replaced.as_deref())?;
         let part = self.folder.part(&self.model, key).map_err(failed)?;
-        let Some(file) = lock(&part, true).map_err(failed)? else { return Ok(None) };
-        file.set_len(0).map_err(failed)?;
-        Ok(Some((file, part)))
+        // Only who may write, and does, makes others' packs go.
+        let file = lock(&part, true).map_err(failed)?.ok_or(Refusal::Busy)?;
+        let replaced = self.id.as_ref().map(|id| self.folder.pack(id, key));
+        let make_room = || self.folder.make_room(bytes, self.max_bytes, replaced.as_deref()).map_err(Refusal::NoRoom);
+        if let Err(refusal) = file.set_len(0).map_err(failed).and_then(|()| make_room()) {
+            let _ = fs::remove_file(&part);
+            return Err(refusal);
+        }
+        Ok((file, part))
+    }
+
+    fn opened(&self) -> MutexGuard<'_, HashMap<String, File>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,7 +128,8 @@ impl PackStore for ModelPacks {
     fn open(&self, key: &str) -> Option<Box<dyn PackReader>> {
         let id = self.id.as_ref()?;
         let path = self.folder.pack(id, key);
-        let file = File::open(&path).ok()?;
+        let file = duan_files::open_plain(File::options().read(true), &path).ok()?;
+        self.opened().insert(key.to_owned(), file.try_clone().ok()?);
         let bytes = match sealed_bytes(&file, id) {
             Ok(bytes) => bytes,
             Err(reason) => {
@@ -112,7 +139,9 @@ impl PackStore for ModelPacks {
         };
         // The packs that are used last stay. Where the time cannot be set, the oldest go.
         let _ = file.set_modified(SystemTime::now());
-        if let Err(error) = self.folder.remember(id, &self.model) {
+        if self.model.are_in_place()
+            && let Err(error) = self.folder.remember(id, &self.model)
+        {
             tracing::debug!(%error, "the place of a model cannot be remembered");
         }
         tracing::info!(path = %path.display(), bytes, "laid-out weights are read");
@@ -122,8 +151,10 @@ impl PackStore for ModelPacks {
     fn discard(&self, key: &str, reason: &str) {
         let Some(id) = &self.id else { return };
         let path = self.folder.pack(id, key);
-        // One that cannot be deleted is replaced.
-        let _ = fs::remove_file(&path);
+        // Another process may have found the same, and made a good one already. One that cannot be deleted is replaced.
+        if self.opened().remove(key).is_some_and(|file| duan_files::is_at(&file, &path)) {
+            let _ = fs::remove_file(&path);
+        }
         self.folder.forget_if_empty(id);
         self.notice(Notice::Discarded(format!("{}: {reason}", path.display())));
     }
@@ -131,16 +162,20 @@ impl PackStore for ModelPacks {
     fn create(&self, key: &str, bytes: u64) -> Option<Box<dyn PackWriter>> {
         let bytes = bytes.saturating_add(SEAL_BYTES as u64);
         match self.begin(key, bytes) {
-            Ok(Some((file, part))) => {
+            Ok((file, part)) => {
                 self.notice(Notice::Kept(bytes));
                 let (folder, model, id) = (self.folder.clone(), self.model.clone(), self.id.clone());
                 Some(Box::new(Writer { file, part, folder, model, id, key: key.to_owned(), is_done: false }))
             }
-            Ok(None) => {
+            Err(Refusal::Busy) => {
                 tracing::info!("another process is writing the same pack");
                 None
             }
-            Err(reason) => {
+            Err(Refusal::Arranged(reason)) => {
+                tracing::info!(reason, "laid-out weights are not kept");
+                None
+            }
+            Err(Refusal::NoRoom(reason)) => {
                 self.notice(Notice::NotKept(reason));
                 None
             }
@@ -206,8 +241,8 @@ impl Writer {
         };
         self.id = Some(id.clone());
         // What was laid out and what was hashed must be the same.
-        if !self.model.are_unchanged() {
-            return Err(io::Error::other("the model's file was changed meanwhile"));
+        if !self.model.are_in_place() {
+            return Err(io::Error::other("the model's file was changed, moved or replaced meanwhile"));
         }
         self.file.write_all(SEAL)?;
         self.file.write_all(id.as_bytes())?;
@@ -219,7 +254,8 @@ impl Writer {
         Ok(())
     }
 
-    fn told<T>(&self, result: io::Result<T>) -> io::Result<T> {
+    /// Notes what went wrong in the log: whoever began this may be busy with an answer.
+    fn logged<T>(&self, result: io::Result<T>) -> io::Result<T> {
         result
             .inspect_err(|error| tracing::warn!(%error, path = %self.part.display(), "laid-out weights cannot be kept"))
     }
@@ -228,13 +264,13 @@ impl Writer {
 impl PackWriter for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let written = self.file.write_all(bytes);
-        self.told(written)
+        self.logged(written)
     }
 
     fn finish(mut self: Box<Self>) -> io::Result<()> {
         let installed = self.install();
         self.is_done = installed.is_ok();
-        self.told(installed)
+        self.logged(installed)
     }
 }
 
@@ -248,3 +284,7 @@ impl Drop for Writer {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "store_tests.rs"]
+mod tests;
