@@ -135,7 +135,7 @@ pub trait Compiled: Send {
     fn wait(&mut self) -> Result<()>;
 
     /// Waits for what was begun when the model was compiled and no pass waits for, such as keeping laid-out weights; for
-    /// measurements, which it would disturb. Dropping a model waits for it too.
+    /// measurements, which it would disturb, and before a program ends: dropping a model gives up what is not done.
     fn settle(&mut self) {}
 
     /// A value's first `length` numbers, row after row. Valid after [`Compiled::wait`].

@@ -98,8 +98,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Waits until laid-out weights are kept that are to be ([`Event::PackKept`]); dropping the engine, or loading another model,
-    /// waits for that too. Answers do not.
+    /// Waits until laid-out weights are kept that are to be ([`Event::PackKept`]). Dropping the engine, or loading another model,
+    /// gives up what is not kept yet.
     pub fn settle(&mut self) {
         if let Some(loaded) = &mut self.loaded {
             loaded.executor.settle();
