@@ -4,11 +4,12 @@
 //! `Avx512Vnni` on x86-64, `Neon`, `NeonDotprod` and `NeonI8mm` on 64-bit Arm) and by [`Portable`], plain arrays that every CPU has. A
 //! kernel is a [`Task`], written once, and [`Simd::vectorize`] runs it compiled for that instruction set.
 //!
-//! All implementations keep the same lanes and the same order of additions, so that they give the same
-//! bits; only `Portable` rounds twice where the others fuse a multiplication with an addition.
+//! All implementations keep the same lanes, the same order of additions, and round a multiplication with an addition
+//! once, so that they give the same bits.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod fused;
 mod math;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -63,7 +64,7 @@ pub(crate) trait Simd: RowSimd {
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
     fn div(self, a: Self::F, b: Self::F) -> Self::F;
-    /// `a * b + c`, rounded once where the instruction set can.
+    /// `a * b + c`, rounded once.
     fn mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     /// The larger, `b` where one of them is NaN.
     fn max(self, a: Self::F, b: Self::F) -> Self::F;

@@ -2,6 +2,7 @@
 
 use half::f16;
 
+use super::fused::fused;
 use super::rows::{CodeKind, RowSimd};
 use super::{LANES, Simd, Task};
 
@@ -60,7 +61,7 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn mul_add(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F {
-        std::array::from_fn(|i| a[i] * b[i] + c[i])
+        std::array::from_fn(|i| fused(a[i], b[i], c[i]))
     }
     #[inline(always)]
     fn max(self, a: Self::F, b: Self::F) -> Self::F {
@@ -233,7 +234,7 @@ impl RowSimd for Portable {
     }
     #[inline(always)]
     fn times_plus(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats {
-        std::array::from_fn(|i| a[i] * b[i] + c[i])
+        std::array::from_fn(|i| fused(a[i], b[i], c[i]))
     }
     #[inline(always)]
     fn put(self, a: Self::Floats, to: &mut [f32]) {

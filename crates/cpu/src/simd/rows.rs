@@ -113,7 +113,7 @@ pub(crate) trait RowSimd: Copy + Send + Sync + 'static {
     fn times(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
     /// `a + b`.
     fn plus(self, a: Self::Floats, b: Self::Floats) -> Self::Floats;
-    /// `a * b + c`, rounded once where the instruction set can.
+    /// `a * b + c`, rounded once.
     fn times_plus(self, a: Self::Floats, b: Self::Floats, c: Self::Floats) -> Self::Floats;
     /// Stores one float for each row.
     fn put(self, a: Self::Floats, to: &mut [f32]);
