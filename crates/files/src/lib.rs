@@ -1,7 +1,8 @@
 //! Files, as more than one crate handles them.
 //!
 //! A file is written beside its place and gets its name when it is whole ([`new_beside`]); small JSON files are read with a limit
-//! and written the same way; some bytes are read at a place ([`read_exact_at`]); a disk is asked for its room ([`free_bytes`]); a file of
+//! and written the same way; some bytes are read or written at a place
+//! ([`read_exact_at`], [`write_all_at`]); a disk is asked for its room ([`free_bytes`]); a file of
 //! a cache is opened only where it is a plain file ([`open_plain`]); and an open file is compared with what its name means now
 //! ([`is_at`]).
 //!
@@ -106,6 +107,33 @@ fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, bytes, offset)
 }
 
+/// Writes all of `bytes` from `offset` of a file on, which other writers may fill elsewhere meanwhile.
+///
+/// # Errors
+/// Where they cannot be written.
+pub fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes.len() {
+        match write_at(file, &bytes[done..], offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => done += written,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    std::os::unix::fs::FileExt::write_at(file, bytes, offset)
+}
+
+#[cfg(windows)]
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
+}
+
 /// Bytes free for this user on the disk where `folder` lies; none where the system does not say.
 #[cfg(unix)]
 pub fn free_bytes(folder: &Path) -> Option<u64> {
@@ -174,6 +202,18 @@ mod tests {
         read_exact_at(&file, &mut bytes, 6).unwrap();
         assert_eq!(&bytes, b"6789");
         assert_eq!(read_exact_at(&file, &mut bytes, 7).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn writing_at_a_place_leaves_the_rest() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("x");
+        fs::write(&path, b"0123456789").unwrap();
+        let file = File::options().write(true).open(&path).unwrap();
+        write_all_at(&file, b"ab", 8).unwrap();
+        write_all_at(&file, b"cd", 2).unwrap();
+        write_all_at(&file, b"e", 11).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"01cd4567ab\0e");
     }
 
     #[cfg(unix)]
