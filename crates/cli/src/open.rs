@@ -53,6 +53,13 @@ pub(crate) fn hub(common: &Common) -> anyhow::Result<Hub> {
     Ok(Hub::new(options)?)
 }
 
+/// Bytes that this machine could still give to a model; none where that cannot be read.
+pub(crate) fn memory_available_bytes() -> Option<u64> {
+    // Whoever only looks needs no threads.
+    let options = EngineOptions { threads: Some(1), threads_prefill: Some(1), ..EngineOptions::default() };
+    Engine::new(options).ok()?.devices().first()?.memory_available_bytes
+}
+
 /// Makes the model called `name` ready, with progress on stderr.
 ///
 /// # Errors

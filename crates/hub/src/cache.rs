@@ -3,6 +3,7 @@
 //! ```text
 //! CACHE/models/NAME/manifest.json    what the file is, and that it was verified
 //! CACHE/models/NAME/FILE.gguf        the model
+//! CACHE/models/NAME/place.json       instead of both: where it lies in the cache of its site, and that it was verified
 //! CACHE/models/NAME/fetch.json       only while it is fetched: what is done
 //! CACHE/models/NAME/*.part[.json]    only while it is fetched
 //! CACHE/locks/NAME.lock              held by the process that works on NAME
@@ -20,6 +21,7 @@ use crate::catalogue::catalogue_entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{create_folder, remove_file};
 use crate::name::is_plain_relative_path;
+use crate::place::{Place, allocated_bytes};
 
 const MANIFEST: &str = "manifest.json";
 
@@ -65,6 +67,9 @@ pub(crate) struct FetchNote {
     pub(crate) file: Option<String>,
     /// Where the pieces came from, in words.
     pub(crate) origins: Vec<String>,
+    /// Files that are not whole and lie in another program's cache.
+    #[serde(default)]
+    pub(crate) parts: Vec<PathBuf>,
 }
 
 /// The state of a model in the cache.
@@ -206,6 +211,10 @@ impl Cache {
         self.folder(folder).join("fetch.json")
     }
 
+    pub(crate) fn place_path(&self, folder: &str) -> PathBuf {
+        self.folder(folder).join("place.json")
+    }
+
     /// All models of the cache, by name.
     pub(crate) fn list(&self) -> Result<Vec<(String, CachedModel)>> {
         let models = self.models();
@@ -247,12 +256,17 @@ impl Cache {
                 });
             }
         }
+        if let Some(model) = Place::read(&self.place_path(folder)).and_then(Place::describe) {
+            return Some(model);
+        }
         let note: FetchNote = read_json(&self.fetch_note_path(folder))?;
         let path = self.folder(folder);
+        let parts = note.parts.iter().filter_map(|part| fs::metadata(part).ok());
+        let elsewhere_bytes: u64 = parts.map(|part| allocated_bytes(&part)).sum();
         let entry = catalogue_entry(&note.name);
         Some(CachedModel {
             name: note.name,
-            bytes: bytes_in(&path),
+            bytes: bytes_in(&path).saturating_add(elsewhere_bytes),
             path,
             state: CacheState::Partial,
             source: None,
@@ -271,6 +285,7 @@ impl Cache {
         let freed = bytes_in(&path);
         // First what makes it a model, so that a removal that is cut off leaves nothing that looks whole.
         remove_file(&self.manifest_path(folder))?;
+        remove_file(&self.place_path(folder))?;
         fs::remove_dir_all(&path).map_err(|error| Error::io("remove", &path, &error))?;
         Ok(Some(freed))
     }
@@ -282,12 +297,22 @@ pub fn verified_sha256(cache_dir: &Path, path: &Path) -> Option<String> {
     let (folder, file) = (path.parent()?, path.file_name()?.to_str()?);
     let cache = Cache::new(fs::canonicalize(cache_dir).ok()?);
     if folder.parent()? != cache.models() {
-        return None;
+        return placed_sha256(&cache, path);
     }
     let manifest = cache.manifest(folder.file_name()?.to_str()?)?;
     let is_hash =
         manifest.sha256.len() == 64 && manifest.sha256.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     (is_hash && manifest.file == file && manifest.is_unchanged(&fs::metadata(path).ok()?)).then_some(manifest.sha256)
+}
+
+/// The same of a model that lies in the cache of its site.
+fn placed_sha256(cache: &Cache, path: &Path) -> Option<String> {
+    let path = fs::canonicalize(path).ok()?;
+    let folders = fs::read_dir(cache.models()).ok()?.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let mut places = folders.filter_map(|folder| Place::read(&cache.place_path(&folder)));
+    let place = places.find(|place| fs::canonicalize(place.path()).is_ok_and(|model| model == path))?;
+    let is_unchanged = place.changed().is_some_and(|changed| changed.is_empty());
+    place.sha256().filter(|_| is_unchanged).map(str::to_string)
 }
 
 /// Some network file systems know no locks. There two processes at once may fetch twice; each still verifies what it
@@ -303,7 +328,7 @@ fn without_lock(path: PathBuf, error: &io::Error) -> Result<Lock> {
 /// Bytes of the files directly in a folder.
 fn bytes_in(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.metadata().ok()).filter(Metadata::is_file).map(|file| file.len()).sum()
+    entries.filter_map(|entry| entry.metadata().ok()).filter(Metadata::is_file).map(|file| allocated_bytes(&file)).sum()
 }
 
 /// The cache that the environment asks for: `DUAN_CACHE`, else `duan` in the system's folder for caches.

@@ -17,8 +17,6 @@ pub enum ErrorKind {
     BadName,
     /// Nothing in the catalogue is called so.
     UnknownName,
-    /// The kind of source is known, and a later version of duan will read it.
-    LaterVersion,
     /// A path names no file, or something that is not a file.
     NoSuchFile,
     /// The model is not in the cache and the network must not be used.
@@ -39,10 +37,12 @@ pub enum ErrorKind {
     TooManyRequests,
     /// 5xx, or another status that answers nothing.
     Server,
-    /// The index answered with something that is not the JSON form of the simple API.
+    /// The index, or a server of repositories, answered with something that is not what such servers say.
     BadIndex,
     /// The server sent a web page instead of the file.
     WebPage,
+    /// The server sent the stand-in that git keeps for a large file.
+    LfsPointer,
     /// The file has another length than announced.
     WrongSize,
     /// The file has another SHA-256 than announced; it was deleted.
@@ -57,6 +57,8 @@ pub enum ErrorKind {
     NotAWheel,
     /// The wheel holds no such file.
     NotInWheel,
+    /// The repository holds no such file, no such quantization, or nothing that could be a model.
+    NotInRepository,
     /// Another process is working on the same model.
     InUse,
     /// Another failure of reading or writing.
@@ -81,6 +83,22 @@ impl Error {
     /// What went wrong, to match on.
     pub fn kind(&self) -> ErrorKind {
         self.kind
+    }
+
+    /// The same error of a folder that another variable than DUAN_CACHE places.
+    pub(crate) fn placed_by(mut self, variable: &str) -> Error {
+        if matches!(self.kind, ErrorKind::Permission | ErrorKind::DiskFull) {
+            self.message = self.message.replace("DUAN_CACHE", variable);
+        }
+        self
+    }
+
+    /// The same error of a server that could not be reached, with what else can be tried.
+    pub(crate) fn or_try(mut self, hint: &str) -> Error {
+        if matches!(self.kind, ErrorKind::Network | ErrorKind::Timeout) {
+            self.message = format!("{}; {hint}", self.message);
+        }
+        self
     }
 
     /// Reading or writing `path` failed while `doing` it, for example "create the folder".
@@ -128,11 +146,23 @@ impl Error {
 
     /// The file that came from `url` has another hash than the source announced.
     pub(crate) fn wrong_hash(what: &str, expected: &str, found: &str) -> Error {
+        let kind = if expected.len() == 40 { "the git hash" } else { "SHA-256" };
         Error::new(
             ErrorKind::WrongHash,
             format!(
-                "{what} arrived damaged: expected SHA-256 {expected}, found {found}; it was deleted, fetch it again \
+                "{what} arrived damaged: expected {kind} {expected}, found {found}; it was deleted, fetch it again \
                  (if it happens twice, the server or a proxy on the way changes the file)"
+            ),
+        )
+    }
+
+    /// The server says itself that its file is not the one that is wanted.
+    pub(crate) fn other_hash(url: &str, expected: &str, announced: &str) -> Error {
+        Error::new(
+            ErrorKind::WrongHash,
+            format!(
+                "{url} is another file: expected SHA-256 {expected}, the server announces {announced}; check the hash \
+                 and the address"
             ),
         )
     }
@@ -143,7 +173,7 @@ impl Error {
             ErrorKind::WrongSize,
             format!(
                 "{what} has the wrong size: expected {expected_bytes} bytes, found {found_bytes}; the server or a \
-                 proxy on the way sends another file, fetch it again or from another index"
+                 proxy on the way sends another file, fetch it again or from another server"
             ),
         )
     }
@@ -155,6 +185,18 @@ impl Error {
             format!(
                 "{url} answered with a web page instead of the file; a proxy or a sign-in page of the network \
                  stands in between, open the address in a browser to see it"
+            ),
+        )
+    }
+
+    /// What git keeps in the place of a large file came instead of it.
+    pub(crate) fn lfs_pointer(url: &str) -> Error {
+        Error::new(
+            ErrorKind::LfsPointer,
+            format!(
+                "{url} is not the model but a Git LFS pointer to it, a few lines of text; take the address behind \
+                 the download button (on Hugging Face with /resolve/ in it instead of /raw/ or /blob/), or name the \
+                 model as hf:org/name"
             ),
         )
     }
@@ -188,7 +230,7 @@ impl Error {
             ),
             _ => Error::new(
                 ErrorKind::Server,
-                format!("{url} answered with status {status}; try again later or name another index in PIP_INDEX_URL"),
+                format!("{url} answered with status {status}; try again later or from another server"),
             ),
         }
     }

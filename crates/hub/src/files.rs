@@ -1,12 +1,12 @@
 //! Small files written whole, free space, and hashing a file: what the other parts share.
 
 use std::fs::{self, File};
-use std::io::{Read, Seek, SeekFrom};
-use std::path::Path;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use sha2::{Digest, Sha256};
+use sha2::digest::Update;
 
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Sink};
@@ -51,6 +51,33 @@ pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
     duan_files::write_json(path, value).map_err(|error| Error::io("write", path, &error))
 }
 
+/// The same for a file that only the holder of a lock writes: its temporary name is always the same, so that a process that is
+/// killed meanwhile leaves nothing that the next one does not replace.
+pub(crate) fn write_json_alone<T: Serialize>(path: &Path, value: &T) -> Result<()> {
+    let beside = new_name(path);
+    let write = || {
+        let mut file = File::create(&beside)?;
+        file.write_all(&serde_json::to_vec_pretty(value)?)?;
+        file.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    write().map_err(|error: std::io::Error| Error::io("write", path, &error))
+}
+
+/// The temporary name of [`write_json_alone`].
+pub(crate) fn new_name(path: &Path) -> PathBuf {
+    path.with_added_extension("new")
+}
+
+/// Removes what killed processes left of small files in a folder of duan's own.
+pub(crate) fn remove_leftovers(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(".tmp") {
+            drop(fs::remove_file(entry.path()));
+        }
+    }
+}
+
 /// Gives a finished file its name, in the same folder, and makes that last through a loss of power.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
     fs::rename(from, to).map_err(|error| Error::io("create", to, &error))?;
@@ -68,7 +95,7 @@ pub(crate) fn hash_start(
     file: &mut File,
     path: &Path,
     bytes: u64,
-    hasher: &mut Sha256,
+    hasher: &mut impl Update,
     progress: Sink<'_>,
 ) -> Result<()> {
     let failed = |error: &std::io::Error| Error::io("read", path, error);

@@ -4,11 +4,19 @@ use std::io;
 use std::sync::OnceLock;
 use std::time::Duration;
 
+use ureq::http::HeaderValue;
 use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body, Proxy, Timeout, http};
 
+use crate::address::{absolute, host_of, origin, without_credentials};
 use crate::error::{Error, ErrorKind, Result};
 use crate::retry::Failure;
+
+/// A chain of redirects that is longer than this has no end.
+const REDIRECTS_LIMIT: usize = 10;
+
+/// What a server says of a file before it sends the client elsewhere for its bytes. The last answer gets these headers too.
+const KEPT_HEADERS: [&str; 3] = ["X-Linked-Etag", "X-Linked-Size", "X-Repo-Commit"];
 
 /// What to ask a server for.
 #[derive(Default)]
@@ -16,10 +24,14 @@ pub(crate) struct Request<'a> {
     pub(crate) url: &'a str,
     /// The `Accept` header, where the form of the answer can be chosen.
     pub(crate) accept: Option<&'a str>,
-    /// First byte wanted; with 0 the whole file is asked for.
-    pub(crate) from: u64,
+    /// The bytes wanted, from the first one to, where it is known, one behind the last; none for the whole file.
+    pub(crate) range: Option<(u64, Option<u64>)>,
     /// The validator of the bytes that are here already.
     pub(crate) if_range: Option<&'a str>,
+    /// Who asks. It is told to the server of `url` and to no other.
+    pub(crate) token: Option<&'a str>,
+    /// Whether only the headers are wanted.
+    pub(crate) is_head: bool,
 }
 
 /// Agents for plain and for encrypted addresses: proxy variables differ by scheme.
@@ -35,31 +47,60 @@ impl Http {
         Http { connect_timeout, stall_timeout, plain: OnceLock::new(), encrypted: OnceLock::new() }
     }
 
-    /// Sends a request and returns the answer, whatever its status, before its body is read.
+    /// Sends a request and returns the answer, whatever its status, before its body is read. Redirects are followed, but
+    /// the token goes no further than to the server that was named.
     pub(crate) fn get(&self, request: &Request<'_>) -> std::result::Result<http::Response<Body>, Failure> {
-        let agent = self.agent(request.url).map_err(Failure::last)?;
-        let mut call = agent.get(request.url);
+        let mut url = request.url.to_string();
+        let mut kept: Vec<(&str, HeaderValue)> = Vec::new();
+        for _ in 0..=REDIRECTS_LIMIT {
+            let mut response = self.get_once(request, &url)?;
+            let Some(next) = redirect_of(&response, &url) else {
+                for (name, value) in kept {
+                    response.headers_mut().entry(name).or_insert(value);
+                }
+                return Ok(response);
+            };
+            for name in KEPT_HEADERS {
+                if let Some(value) = response.headers().get(name) {
+                    kept.push((name, value.clone()));
+                }
+            }
+            if starts_with_ignoring_case(&url, "https://") && !starts_with_ignoring_case(&next, "https://") {
+                return Err(Failure::last(network_error(&url, &host_of(&url), ureq::Error::RequireHttpsOnly(next))));
+            }
+            url = next;
+        }
+        Err(Failure::last(network_error(request.url, &host_of(request.url), ureq::Error::TooManyRedirects)))
+    }
+
+    fn get_once(&self, request: &Request<'_>, url: &str) -> std::result::Result<http::Response<Body>, Failure> {
+        let agent = self.agent(url).map_err(Failure::last)?;
+        let mut call = if request.is_head { agent.head(url) } else { agent.get(url) };
         if let Some(accept) = request.accept {
             call = call.header("Accept", accept);
         } else {
             // A file is wanted as it is: lengths and ranges count its own bytes.
             call = call.header("Accept-Encoding", "identity");
         }
-        if request.from > 0 {
-            call = call.header("Range", format!("bytes={}-", request.from));
+        if let Some((from, to)) = request.range {
+            let last = to.map_or_else(String::new, |to| to.saturating_sub(1).to_string());
+            call = call.header("Range", format!("bytes={from}-{last}"));
             if let Some(validator) = request.if_range {
                 call = call.header("If-Range", validator);
             }
         }
+        if let Some(token) = request.token.filter(|_| origin(url) == origin(request.url)) {
+            call = call.header("Authorization", format!("Bearer {token}"));
+        }
         call.call().map_err(|error| {
-            let host = host_of(request.url);
+            let host = host_of(url);
             let proxy = agent.config().proxy();
-            let used = proxy.filter(|proxy| request.url.parse().is_ok_and(|uri| !proxy.is_no_proxy(&uri)));
+            let used = proxy.filter(|proxy| url.parse().is_ok_and(|uri| !proxy.is_no_proxy(&uri)));
             let reached = match used {
                 Some(proxy) => format!("{host} through the proxy {}:{}", proxy.host(), proxy.port()),
                 None => host,
             };
-            Failure::of_connection(request.url, &reached, error)
+            Failure::of_connection(url, &reached, error)
         })
     }
 
@@ -82,7 +123,8 @@ impl Http {
     fn build_agent(&self, is_encrypted: bool, proxy: Option<Proxy>) -> Agent {
         Agent::config_builder()
             .http_status_as_error(false)
-            // What was asked for encrypted must not come back in the open after a redirect.
+            // They are followed here, where it is known what must not be told to others.
+            .max_redirects(0)
             .https_only(is_encrypted)
             .tls_config(TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build())
             .proxy(proxy)
@@ -94,6 +136,15 @@ impl Http {
             .build()
             .into()
     }
+}
+
+/// Where an answer sends the client, if it does.
+fn redirect_of(response: &http::Response<Body>, url: &str) -> Option<String> {
+    if !matches!(response.status().as_u16(), 301 | 302 | 303 | 307 | 308) {
+        return None;
+    }
+    let location = response.headers().get("Location")?.to_str().ok()?;
+    Some(absolute(url, location))
 }
 
 fn starts_with_ignoring_case(text: &str, start: &str) -> bool {
@@ -146,24 +197,6 @@ fn proxy_for(is_encrypted: bool, variable: impl Fn(&str) -> Option<String>) -> R
     builder.build().map(Some).map_err(unusable)
 }
 
-/// The address as it may be shown: without user and password.
-pub(crate) fn without_credentials(url: &str) -> String {
-    let start = url.find("://").map_or(0, |at| at + 3);
-    let (scheme, rest) = url.split_at(start);
-    let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    match rest[..authority].rfind('@') {
-        Some(at) => format!("{scheme}{}", &rest[at + 1..]),
-        None => url.to_string(),
-    }
-}
-
-/// The host and port of an address, to show.
-pub(crate) fn host_of(url: &str) -> String {
-    let shown = without_credentials(url);
-    let rest = shown.split_once("://").map_or(shown.as_str(), |(_, rest)| rest);
-    rest.split(['/', '?', '#']).next().unwrap_or_default().to_string()
-}
-
 /// Whether the body of a response announces itself as a web page.
 pub(crate) fn is_web_page(response: &http::Response<Body>) -> bool {
     response.body().mime_type().is_some_and(|mime| {
@@ -194,14 +227,14 @@ pub(crate) fn network_error(url: &str, host: &str, error: ureq::Error) -> Error 
         ureq::Error::RequireHttpsOnly(_) => Error::new(
             ErrorKind::Certificate,
             format!(
-                "{} redirects to an address without encryption; a proxy on the way may do that, name another index \
-                 in PIP_INDEX_URL",
+                "{} redirects to an address without encryption; a proxy on the way may do that, try another network or \
+                 another server",
                 without_credentials(url)
             ),
         ),
         ureq::Error::TooManyRedirects => Error::new(
             ErrorKind::Server,
-            format!("{} redirects without end; name another index in PIP_INDEX_URL", without_credentials(url)),
+            format!("{} redirects without end; try again later or name another server", without_credentials(url)),
         ),
         ureq::Error::Tls(_) | ureq::Error::Rustls(_) | ureq::Error::Pem(_) => certificate_error(host, &text),
         ureq::Error::Io(io) if is_certificate_failure(&io) => certificate_error(host, &io.to_string()),
@@ -294,14 +327,5 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::Proxy);
         assert!(error.to_string().contains("HTTPS_PROXY=ftp://host:1"), "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");
-    }
-
-    #[test]
-    fn addresses_are_shown_without_credentials() {
-        assert_eq!(without_credentials("https://me:pw@host/a@b?c"), "https://host/a@b?c");
-        assert_eq!(without_credentials("https://host/a"), "https://host/a");
-        assert_eq!(without_credentials("me:pw@host:1"), "host:1");
-        assert_eq!(host_of("https://me:p@w@host:81/a/b"), "host:81");
-        assert_eq!(host_of("http://h"), "h");
     }
 }

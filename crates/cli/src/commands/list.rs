@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use duan::PackFolder;
-use duan::hub::{CacheState, CachedModel, CatalogueEntry, catalogue};
+use duan::hub::{CacheState, CachedModel, CatalogueEntry, best_that_fits, catalogue};
 use duan::packs::Packed;
 use serde_json::{Value, json};
 
@@ -14,6 +14,8 @@ use crate::output::units::{ByteUnit, bytes_text};
 use crate::output::{Align, Table, print, print_json, say};
 
 /// List the models that are here, and those that can be fetched by a short name
+///
+/// Of those that can be fetched it says which ones the memory of this machine can hold now, and marks the best of them.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
 
@@ -26,9 +28,10 @@ pub(crate) fn run(_: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let packed_bytes: u64 = packed.iter().map(|packed| packed.bytes).sum();
     let absent: Vec<&CatalogueEntry> =
         catalogue().iter().filter(|entry| here.iter().all(|model| model.name != entry.name)).collect();
+    let available = open::memory_available_bytes();
     if common.json {
         let models: Vec<Value> = here.iter().map(|model| model_json(model, &packed)).collect();
-        let available: Vec<Value> = absent.iter().map(|entry| entry_json(entry)).collect();
+        let available: Vec<Value> = absent.iter().map(|entry| entry_json(entry, available)).collect();
         print_json(&json!({
             "cache": hub.cache_dir(),
             "models": models,
@@ -38,7 +41,7 @@ pub(crate) fn run(_: Args, common: &Common) -> anyhow::Result<ExitCode> {
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    print(&table(&here, &absent, &packed).text())?;
+    print(&table(&here, &absent, &packed, available).text())?;
     if here.is_empty() {
         say(&format!("nothing is kept in {} yet; `duan fetch NAME` fetches one", hub.cache_dir().display()));
     } else {
@@ -54,7 +57,7 @@ pub(crate) fn run(_: Args, common: &Common) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(here: &[CachedModel], absent: &[&CatalogueEntry], packed: &[Packed]) -> Table {
+fn table(here: &[CachedModel], absent: &[&CatalogueEntry], packed: &[Packed], available: Option<u64>) -> Table {
     let sizes = here.iter().map(|model| model.bytes).chain(absent.iter().map(|entry| entry.file_bytes));
     let sizes = sizes.chain(packed.iter().map(|packed| packed.bytes));
     let unit = ByteUnit::for_largest(sizes);
@@ -82,10 +85,21 @@ fn table(here: &[CachedModel], absent: &[&CatalogueEntry], packed: &[Packed]) ->
         table.row([on_one_line(&name), none(), unit.number(packed.bytes), state, none()]);
     }
     for entry in absent {
-        let state = "can be fetched".to_owned();
+        let state = outlook(entry, available);
         table.row([entry.name.to_owned(), unit.number(entry.file_bytes), none(), state, entry.licence.to_owned()]);
     }
     table
+}
+
+/// Whether a model that is not here could be used here.
+fn outlook(entry: &CatalogueEntry, available: Option<u64>) -> String {
+    match available {
+        Some(available) if !entry.fits(available) => {
+            format!("needs about {} of memory, {} are free", bytes_text(entry.memory_bytes()), bytes_text(available))
+        }
+        Some(available) if best_that_fits(available) == Some(entry) => "can be fetched, the best that fits".to_owned(),
+        _ => "can be fetched".to_owned(),
+    }
 }
 
 /// A cell for which there is nothing.
@@ -127,14 +141,36 @@ fn model_json(model: &CachedModel, packed: &[Packed]) -> Value {
     })
 }
 
-fn entry_json(entry: &CatalogueEntry) -> Value {
+fn entry_json(entry: &CatalogueEntry, available: Option<u64>) -> Value {
     json!({
         "name": entry.name,
         "bytes": entry.file_bytes,
         "download_bytes": entry.download_bytes(),
-        "sha256": entry.sha256,
+        "memory_bytes": entry.memory_bytes(),
+        "fits": available.map(|available| entry.fits(available)),
+        "sha256": entry.sha256(),
         "licence": entry.licence,
         "summary": entry.summary,
         "chat": entry.is_chat,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_says_so_and_the_best_that_does_is_marked() {
+        let states = |available: Option<u64>| {
+            let entries =
+                catalogue().iter().filter(|entry| ["smollm2-135m", "qwen3-0.6b", "qwen3-4b"].contains(&entry.name));
+            entries.map(|entry| outlook(entry, available)).collect::<Vec<_>>()
+        };
+        let best = "can be fetched, the best that fits";
+        let too_large = |needed: &str, free: &str| format!("needs about {needed} of memory, {free} are free");
+        assert_eq!(states(None), ["can be fetched"; 3]);
+        assert_eq!(states(Some(64_000_000_000)), ["can be fetched", "can be fetched", best]);
+        let free = "1.10 GB";
+        assert_eq!(states(Some(1_100_000_000)), ["can be fetched", best, &too_large("3.32 GB", free)]);
+    }
 }

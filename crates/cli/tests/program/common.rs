@@ -36,7 +36,9 @@ impl Home {
         let mut command = Command::new(env!("CARGO_BIN_EXE_duan"));
         for (name, _) in std::env::vars_os() {
             let is_ours = name.to_str().is_some_and(|name| {
-                ["DUAN_", "XDG_", "RUST_", "CLICOLOR"].iter().any(|prefix| name.starts_with(prefix))
+                ["DUAN_", "XDG_", "RUST_", "CLICOLOR", "HF_", "HUGGING", "TRANSFORMERS_", "MODELSCOPE_"]
+                    .iter()
+                    .any(|prefix| name.starts_with(prefix))
                     || matches!(name, "NO_COLOR" | "PIP_INDEX_URL" | "COLUMNS")
             });
             if is_ours {

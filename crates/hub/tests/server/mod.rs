@@ -1,6 +1,8 @@
-//! A small HTTP server for tests: an index page and files, which misbehaves on demand and keeps count.
+//! A small HTTP server for tests: a package index, repositories and files. It misbehaves on demand and keeps count.
 
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+
+pub mod repositories;
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -41,6 +43,7 @@ pub struct Logged {
     pub headers: HashMap<String, String>,
     /// Bytes of the body that were sent.
     pub sent_bytes: u64,
+    pub is_head: bool,
 }
 
 impl Logged {
@@ -54,6 +57,10 @@ pub struct Served {
     pub bytes: Arc<Vec<u8>>,
     pub content_type: &'static str,
     pub etag: Option<&'static str>,
+    /// More header lines, each with its end.
+    pub headers: String,
+    /// Where the bytes really are.
+    pub moved_to: Option<String>,
 }
 
 #[derive(Default)]
@@ -92,7 +99,12 @@ impl Server {
     }
 
     pub fn put(&self, path: &str, bytes: Vec<u8>, content_type: &'static str, etag: Option<&'static str>) {
-        let served = Served { bytes: Arc::new(bytes), content_type, etag };
+        let bytes = Arc::new(bytes);
+        let served = Served { bytes, content_type, etag, headers: String::new(), moved_to: None };
+        self.serve(path, served);
+    }
+
+    pub fn serve(&self, path: &str, served: Served) {
         self.state.lock().unwrap().files.insert(path.to_string(), served);
     }
 
@@ -118,6 +130,11 @@ impl Server {
     /// The next answers for a path; after them it is good again.
     pub fn script(&self, path: &str, answers: impl IntoIterator<Item = Answer>) {
         self.state.lock().unwrap().scripts.entry(path.to_string()).or_default().extend(answers);
+    }
+
+    /// Everything is good again at once.
+    pub fn forget_scripts(&self) {
+        self.state.lock().unwrap().scripts.clear();
     }
 
     /// All requests for a path so far.
@@ -172,6 +189,7 @@ fn answer(connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
         Err(_) => return write!(out, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
     };
     let path = request.path.clone();
+    let is_head = request.is_head;
     let (served, script, slot) = {
         let mut state = state.lock().unwrap();
         state.log.push(request.clone());
@@ -188,11 +206,28 @@ fn answer(connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             write!(out, "HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         }
         (Answer::Body(content_type, body), _) => {
+            head(&mut out, "200 OK", content_type, body.len(), None, "", None)?;
+            if is_head {
+                return Ok(());
+            }
             note(body.len());
-            head(&mut out, "200 OK", content_type, body.len(), None, None)?;
             out.write_all(&body)
         }
         (Answer::Close, _) => Ok(()),
+        (Answer::Good, Some(Served { moved_to: Some(to), headers, .. })) => {
+            write!(
+                out,
+                "HTTP/1.1 302 Found\r\nLocation: {to}\r\n{headers}Content-Length: 0\r\nConnection: close\r\n\r\n"
+            )
+        }
+        (Answer::Good, Some(served)) if is_head => {
+            let (length, headers) = (served.bytes.len(), &served.headers);
+            write!(
+                out,
+                "HTTP/1.1 200 OK\r\nContent-Type: {}\r\nContent-Length: {length}\r\n{headers}Connection: close\r\n\r\n",
+                served.content_type
+            )
+        }
         (_, None) => write!(out, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
         (script, Some(served)) => send_file(&mut out, &request, script, &served, &mut reader, note),
     }
@@ -203,8 +238,8 @@ fn read_request(reader: &mut impl BufRead) -> std::io::Result<Option<Logged>> {
     if reader.read_line(&mut line)? == 0 {
         return Ok(None);
     }
-    let mut logged =
-        Logged { path: line.split_whitespace().nth(1).unwrap_or_default().to_string(), ..Logged::default() };
+    let path = line.split_whitespace().nth(1).unwrap_or_default().to_string();
+    let mut logged = Logged { path, is_head: line.starts_with("HEAD "), ..Logged::default() };
     loop {
         let mut line = String::new();
         reader.read_line(&mut line)?;
@@ -219,13 +254,14 @@ fn head(
     content_type: &str,
     length: usize,
     etag: Option<&str>,
+    headers: &str,
     range: Option<&str>,
 ) -> std::io::Result<()> {
     let etag = etag.map(|tag| format!("ETag: {tag}\r\n")).unwrap_or_default();
     let range = range.map(|range| format!("Content-Range: {range}\r\n")).unwrap_or_default();
     write!(
         out,
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{etag}{range}Connection: \
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n{etag}{headers}{range}Connection: \
          close\r\n\r\n"
     )
 }
@@ -239,23 +275,27 @@ fn send_file(
     note: impl Fn(usize),
 ) -> std::io::Result<()> {
     let bytes = &served.bytes[..];
-    let asked = request.header("range").and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
+    let asked = request.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
+    let asked =
+        asked.map(|(start, last)| (start.parse().unwrap(), last.parse().map_or(bytes.len(), |last: usize| last + 1)));
     let is_same_file = request.header("if-range").is_none_or(|tag| Some(tag) == served.etag);
-    let start: usize = asked.filter(|_| is_same_file && !matches!(script, Answer::IgnoreRange)).unwrap_or(0);
-    let rest = &bytes[start.min(bytes.len())..];
-    let proper = format!("bytes {start}-{}/{}", bytes.len() - 1, bytes.len());
+    let range = asked.filter(|_| is_same_file && !matches!(script, Answer::IgnoreRange));
+    let (start, end): (usize, usize) = range.unwrap_or((0, bytes.len()));
+    let rest = &bytes[start.min(bytes.len())..end.min(bytes.len())];
+    let proper = format!("bytes {start}-{}/{}", end - 1, bytes.len());
     let (status, range) = match &script {
         Answer::Range(wrong) => ("206 Partial Content", *wrong),
-        _ if start > 0 => ("206 Partial Content", Some(proper.as_str())),
+        _ if range.is_some() => ("206 Partial Content", Some(proper.as_str())),
         _ => ("200 OK", None),
     };
     if let Answer::Wait(arrived, go) = &script {
-        arrived.send(()).unwrap();
-        go.recv().unwrap();
+        // A test that is over listens no more.
+        let _ = arrived.send(());
+        let _ = go.recv();
     }
-    head(out, status, served.content_type, rest.len(), served.etag, range)?;
+    head(out, status, served.content_type, rest.len(), served.etag, &served.headers, range)?;
     let sent = match script {
-        Answer::CutAfter(count) | Answer::StallAfter(count) => &rest[..count],
+        Answer::CutAfter(count) | Answer::StallAfter(count) => &rest[..count.min(rest.len())],
         _ => rest,
     };
     note(sent.len());

