@@ -1,5 +1,6 @@
-"""Writes the first inputs of the fuzz targets `model` and `answer` into fuzz/corpus: every tiny model of the crate duan-backend,
-as it is, and again with a chat template and with zeros for weights; and answers with calls, one for each format.
+"""Writes the first inputs of the fuzz targets `model`, `folder` and `answer` into fuzz/corpus: every tiny model of the crate
+duan-backend, as it is, and again with a chat template and with zeros for weights; the folders of some of them; and answers with
+calls, one for each format.
 
 Needs nothing but Python. Run from anywhere."""
 
@@ -17,6 +18,7 @@ TEMPLATE = (
 )
 
 ANSWERS = CORPUS.parent / "answer"
+FOLDERS = CORPUS.parent / "folder"
 
 # Thoughts and a call, as the models of each family write them.
 CALLS = [
@@ -123,7 +125,11 @@ def main():
     for index, answer in enumerate(CALLS):
         for prompt in range(6):
             (ANSWERS / f"{index:02}-{prompt}").write_bytes(bytes([index % 2, prompt, 1, 2]) + answer.encode())
-    for folder in (CORPUS, ANSWERS):
+    FOLDERS.mkdir(parents=True, exist_ok=True)
+    for path in sorted(FIXTURES.glob("*/folder")):
+        data = (path / "config.json").read_bytes() + b"\0" + (path / "model.safetensors").read_bytes()
+        (FOLDERS / path.parent.name).write_bytes(data)
+    for folder in (CORPUS, ANSWERS, FOLDERS):
         print(f"{len(list(folder.iterdir()))} files in {folder}")
 
 

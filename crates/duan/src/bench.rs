@@ -79,7 +79,7 @@ pub fn bench(path: &Path, options: &BenchOptions, mut on_event: impl FnMut(&Benc
     if options.repetitions == 0 {
         return Err(bench::Error::Nothing.into());
     }
-    let file = Checkpoint::open(path)?;
+    let file = options.engine.open(path)?;
     let model = Model::from_checkpoint(&file)?;
     let context = positions(&options.tests, model.config.context_length)?;
     let counts: Vec<Option<usize>> = if options.threads.is_empty() {

@@ -37,8 +37,8 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Reads header, configuration, tokenizer and template.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = Checkpoint::open(path)?;
+    pub(crate) fn open(path: &Path, options: &EngineOptions) -> Result<Self> {
+        let file = options.open(path)?;
         let model = Model::from_checkpoint(&file)?;
         let tokenizer = Tokenizer::from_gguf(file.metadata()).map_err(duan_model::Error::or_from_another_source)?;
         let config = &model.config;

@@ -3,8 +3,8 @@
 use duan_backend::{Backend, KvFormat};
 use duan_engine::{MemoryNeed, Sizes};
 use duan_model::Model;
-use duan_model::config::LayerConfig;
 use duan_model::checkpoint::Checkpoint;
+use duan_model::config::LayerConfig;
 use duan_model::tokenizer::Tokenizer;
 use serde::Serialize;
 

@@ -346,12 +346,7 @@ fn local(path: &Path) -> Result<ModelFile> {
         }
         Err(error) => return Err(Error::io("read", path, &error)),
     };
-    if metadata.is_dir() {
-        return Err(Error::new(
-            ErrorKind::NoSuchFile,
-            format!("{} is a folder; give the path of a GGUF file", path.display()),
-        ));
-    }
+    // Whether a folder is a model, whoever opens it says.
     Ok(ModelFile {
         path: path.to_path_buf(),
         name: path.display().to_string(),

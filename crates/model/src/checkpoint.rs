@@ -63,6 +63,16 @@ impl Checkpoint {
         GgufFile::open(path).map(Self::from)
     }
 
+    /// A folder that is in memory: the text of its `config.json`, and its files of weights with their names. `name` is what
+    /// messages call it.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn from_folder(name: &str, config: Vec<u8>, weights: Vec<(String, Vec<u8>)>) -> Result<Self> {
+        let folder = Arc::new(Folder::from_bytes(name, config, weights)?);
+        Ok(Self { origin: Origin::Folder(folder), changed: None })
+    }
+
     /// The GGUF file that this is, where it is one.
     pub fn gguf(&self) -> Option<&GgufFile> {
         match &self.origin {
@@ -157,6 +167,19 @@ impl Checkpoint {
             let found = format!("type id {}", tensor.type_id);
             Error::tensor(self.label(), &tensor.name, "a type that this version reads", found)
         })
+    }
+
+    /// What `tensor`, one of this model in any format, was on the disk, and whether every weight is what it was there: it was only
+    /// moved, or written in a float format that holds all numbers of the first.
+    pub fn origin_of(&self, tensor: &TensorInfo) -> (String, bool) {
+        let own = self.own_tensor(&tensor.name).unwrap_or(tensor);
+        let on_disk = match &self.origin {
+            Origin::Gguf(_) => own.type_name().into_owned(),
+            Origin::Folder(folder) => folder.type_on_disk(own),
+        };
+        let name = tensor.type_name();
+        let is_lossless = on_disk == name || matches!((&*on_disk, &*name), ("F16" | "BF16", "F32"));
+        (on_disk, is_lossless)
     }
 
     /// Length of all files that the weights lie in, in bytes.
@@ -317,9 +340,10 @@ impl Named {
 pub(crate) fn is_kept(tensor: &TensorInfo) -> bool {
     let is_vector = tensor.dims.iter().skip(1).all(|&dim| dim == 1);
     let stem = tensor.name.strip_suffix(".weight");
-    is_vector || stem.is_none_or(|stem| {
-        stem.ends_with("_norm") || stem.ends_with(".ffn_gate_inp") || stem.ends_with(".shortconv.conv")
-    })
+    is_vector
+        || stem.is_none_or(|stem| {
+            stem.ends_with("_norm") || stem.ends_with(".ffn_gate_inp") || stem.ends_with(".shortconv.conv")
+        })
 }
 
 /// What `general.file_type` says where most weights are of a format.

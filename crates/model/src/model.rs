@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use crate::checkpoint::Checkpoint;
 use crate::config::ModelConfig;
 use crate::error::{Error, Result, quoted};
 use crate::families;
-use crate::checkpoint::Checkpoint;
 use crate::gguf::GgufFile;
 use crate::graph::{self, Graph};
 use crate::weights::{Binder, Weights};

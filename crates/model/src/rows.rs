@@ -94,7 +94,8 @@ const REQUANTIZE_VERSION: u32 = 1;
 
 impl MakeRows for Requantized {
     fn make(&self, first: usize, bytes: &mut [u8]) -> Result<()> {
-        let row_bytes = |format: &Format| format.row_bytes(self.columns).expect("rows are whole blocks, as was checked");
+        let row_bytes =
+            |format: &Format| format.row_bytes(self.columns).expect("rows are whole blocks, as was checked");
         let (from_bytes, to_bytes) = (row_bytes(self.from), row_bytes(self.to));
         let mut copy = Vec::new();
         let mut values = vec![0.0; self.columns];

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use duan_model::Model;
+use duan_model::checkpoint::Checkpoint;
 use duan_model::config::{
     ActivationFunction, AttentionConfig, ExpertsConfig, LayerConfig, LongRope, Mixer, Mlp, MlpConfig, ModelConfig,
     NormConfig, NormKind, QkNorm, RopeConfig, RopeScaling, RopeStyle, ShortConvConfig, Temperature,
 };
-use duan_model::checkpoint::Checkpoint;
 use duan_model::gguf::GgufFile;
 use duan_model::graph::record;
 use duan_model::weights::Binder;

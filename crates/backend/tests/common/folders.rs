@@ -83,9 +83,8 @@ fn folders_give_the_logits_of_the_files() {
         assert_eq!(model.unused_tensors, Vec::<String>::new(), "{name}");
         let prompt = fixture.prompts.last().unwrap();
         let count = prompt.tokens.len().min(40);
-        let logits = |model: &Model| {
-            common::logits(&Reference::new(Precision::Exact), model, prompt, count, 64, KvFormat::F32)
-        };
+        let logits =
+            |model: &Model| common::logits(&Reference::new(Precision::Exact), model, prompt, count, 64, KvFormat::F32);
         assert!(logits(&fixture.model) == logits(&model), "{name}");
     }
 }

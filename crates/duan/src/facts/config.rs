@@ -2,11 +2,11 @@
 
 mod keys;
 
+use duan_model::checkpoint::Checkpoint;
 use duan_model::config::{
     ActivationFunction, AttentionConfig, ExpertsConfig, Mixer, Mlp, MlpConfig, ModelConfig, NormKind, QkNorm,
     RopeConfig, RopeScaling, RopeStyle,
 };
-use duan_model::checkpoint::Checkpoint;
 use duan_model::{Model, families};
 use serde::Serialize;
 

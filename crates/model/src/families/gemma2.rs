@@ -61,10 +61,9 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     keys.kv_and_head_width()?;
     keys.rms_epsilon()?;
     keys.score_width(keys.head_width()?, LAYERS_27B as u32)?;
-    for (key, name) in [
-        ("attn_logit_softcapping", "attn_logit_softcapping"),
-        ("final_logit_softcapping", "final_logit_softcapping"),
-    ] {
+    for (key, name) in
+        [("attn_logit_softcapping", "attn_logit_softcapping"), ("final_logit_softcapping", "final_logit_softcapping")]
+    {
         if let Some(cap) = config.optional_number(name)? {
             keys.put(key, cap as f32)?;
         }

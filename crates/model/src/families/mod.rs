@@ -23,10 +23,10 @@ mod rope;
 mod smollm3;
 mod stablelm;
 
+use crate::checkpoint::Checkpoint;
 use crate::config::{Mixer, Mlp, ModelConfig};
 use crate::error::{Error, Result, quoted};
 use crate::hugging_face::Translation;
-use crate::checkpoint::Checkpoint;
 
 pub use reader::ConfigReader;
 

@@ -8,14 +8,11 @@ use crate::hugging_face::{Keys, PLAIN, Tensors, To, Translation};
 
 pub(super) const FAMILY: Family = Family { name: "phi3", read, folders: FOLDERS };
 
-const FOLDERS: &[Translation] =
-    &[Translation { model_types: &["phi3"], keys, tensors: TENSORS, is_tied: false }];
+const FOLDERS: &[Translation] = &[Translation { model_types: &["phi3"], keys, tensors: TENSORS, is_tied: false }];
 
 /// The fused matrices stay as they are.
-const TENSORS: Tensors = Tensors {
-    own: &[("self_attn.qkv_proj", To::Name("attn_qkv")), ("mlp.gate_up_proj", To::Name("ffn_up"))],
-    ..PLAIN
-};
+const TENSORS: Tensors =
+    Tensors { own: &[("self_attn.qkv_proj", To::Name("attn_qkv")), ("mlp.gate_up_proj", To::Name("ffn_up"))], ..PLAIN };
 
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     let attention = AttentionConfig { window: file.window()?, ..file.attention(0)? };

@@ -14,5 +14,3 @@ const FOLDERS: &[Translation] =
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     file.uniform(RopeStyle::SplitHalves, file.attention(0)?, file.gated(ActivationFunction::Silu)?)
 }
-
-

@@ -8,12 +8,8 @@ use crate::hugging_face::{Keys, PLAIN, Tensors, Translation};
 
 pub(super) const FAMILY: Family = Family { name: "smollm3", read, folders: FOLDERS };
 
-const FOLDERS: &[Translation] = &[Translation {
-    model_types: &["smollm3"],
-    keys,
-    tensors: Tensors { pairs: true, ..PLAIN },
-    is_tied: true,
-}];
+const FOLDERS: &[Translation] =
+    &[Translation { model_types: &["smollm3"], keys, tensors: Tensors { pairs: true, ..PLAIN }, is_tied: true }];
 
 /// Of so many layers the last one is not rotated. No key of the file says so.
 const PATTERN: usize = 4;

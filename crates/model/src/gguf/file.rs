@@ -14,8 +14,8 @@ use super::split;
 use super::tensor::{self, TensorInfo};
 use super::value::Value;
 use crate::bytes::SharedBytes;
-use crate::pieces::{FileLength, Piece, disk_files};
 use crate::error::{Error, Result, file_label, quoted};
+use crate::pieces::{FileLength, Piece, disk_files};
 
 /// Header, metadata and tensor entries must end within the first 256 MiB. The largest known (a vocabulary of
 /// 256 thousand tokens and a whole tokenizer as JSON) take about 50 MiB; without a limit, a damaged count in a

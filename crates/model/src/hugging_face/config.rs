@@ -35,6 +35,7 @@ const HARMLESS: &[&str] = &[
     "eos_token_id",
     "expert_capacity",
     "gradient_checkpointing",
+    "hidden_dropout",
     "id2label",
     "initializer_range",
     "is_decoder",
@@ -95,7 +96,8 @@ impl Config {
         let read = RefCell::default();
         let mut config = Self { label, values: Map::new(), model_type: String::new(), is_nested: false, read };
         let model_type = values.get("model_type").and_then(Value::as_str).map(str::to_owned);
-        config.model_type = model_type.ok_or_else(|| config.wrong("model_type", "the family of the model", "nothing"))?;
+        config.model_type =
+            model_type.ok_or_else(|| config.wrong("model_type", "the family of the model", "nothing"))?;
         if let Some(Value::Object(text)) = values.remove("text_config") {
             config.is_nested = true;
             values.extend(text);
@@ -247,7 +249,8 @@ impl Config {
     }
 
     pub(crate) fn unsupported_value(&self, key: &str, value: &str) -> Error {
-        let what = format!("key `{}` is {}, which this version does not run for this family", quoted(key), quoted(value));
+        let what =
+            format!("key `{}` is {}, which this version does not run for this family", quoted(key), quoted(value));
         Error::unsupported(&self.label, what, "without it the text would be wrong; use another model")
     }
 

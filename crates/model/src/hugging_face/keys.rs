@@ -209,7 +209,11 @@ impl<'a> Keys<'a> {
             }
         };
         let is_usual = windowed.iter().enumerate().all(|(index, &is)| is != (index + 1).is_multiple_of(period));
-        if is_usual { Ok(()) } else { self.put("attention.sliding_window_pattern", Value::Array(Array::Bool(windowed))) }
+        if is_usual {
+            Ok(())
+        } else {
+            self.put("attention.sliding_window_pattern", Value::Array(Array::Bool(windowed)))
+        }
     }
 
     /// Which of these layers have a window.
@@ -411,11 +415,11 @@ impl<'a> Keys<'a> {
         }
         let length = f64::from(self.context_length()?);
         let growth = length / f64::from(original);
-        let computed =
-            if growth > 1.0 { (1.0 + growth.ln() / f64::from(original).ln()).sqrt() } else { 1.0 };
+        let computed = if growth > 1.0 { (1.0 + growth.ln() / f64::from(original).ln()).sqrt() } else { 1.0 };
         let factor = rope.number("attention_factor")?.unwrap_or(computed);
         self.put("rope.scaling.attn_factor", factor as f32)?;
-        for (key, name) in [("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")] {
+        for (key, name) in [("long_factor", "rope_factors_long.weight"), ("short_factor", "rope_factors_short.weight")]
+        {
             let expected = format!("{} numbers, one for each rotated pair", dims / 2);
             let path = format!("rope_scaling.{key}");
             let list = rope.get(key).and_then(Json::as_array).filter(|list| list.len() == (dims / 2) as usize);

@@ -70,6 +70,18 @@ impl Folder {
         translate(path.to_owned(), label, &config, family, files, piece)
     }
 
+    /// A folder that is in memory: the text of its `config.json`, and its files of weights with their names.
+    pub(crate) fn from_bytes(name: &str, config: Vec<u8>, weights: Vec<(String, Vec<u8>)>) -> Result<Self> {
+        let path = PathBuf::from(name);
+        let label = file_label(&path);
+        let piece = Piece { path: path.join(CONFIG), label: format!("{label}/{CONFIG}"), bytes: config.into() };
+        let config = Config::parse(&piece.label, &piece.bytes)?;
+        let family = family_of(&config)?;
+        let open = |(file, bytes): (String, Vec<u8>)| SafetensorsFile::from_bytes(bytes, &format!("{name}/{file}"));
+        let files = check_once(weights.into_iter().map(open).collect::<Result<_>>()?)?;
+        translate(path, label, &config, family, files, piece)
+    }
+
     pub(crate) fn data(&self, tensor: &TensorInfo) -> Result<TensorData> {
         let index = self.index.get(&tensor.name).copied();
         let Some(index) = index else {
@@ -81,6 +93,14 @@ impl Folder {
                 let pieces: Vec<&Piece> = self.files.iter().map(|file| &file.piece).collect();
                 source.data(&self.label, &self.tensors[index], &pieces)
             }
+        }
+    }
+
+    /// The type of a tensor's numbers in the files.
+    pub(crate) fn type_on_disk(&self, tensor: &TensorInfo) -> String {
+        match self.index.get(&tensor.name).map(|&index| &self.origins[index]) {
+            Some(tensors::Origin::Rows(source)) => source.dtype().name().to_owned(),
+            _ => tensor.type_name().into_owned(),
         }
     }
 
@@ -119,7 +139,8 @@ fn family_of(config: &Config) -> Result<(&'static Family, &'static Translation)>
         FAMILIES.iter().flat_map(|family| family.folders).flat_map(|row| row.model_types).copied().collect();
     known.retain(|name| !name.contains(' '));
     known.sort_unstable();
-    let what = format!("the model is of the family `{}` (key `model_type`), which this version does not read", quoted(&name));
+    let what =
+        format!("the model is of the family `{}` (key `model_type`), which this version does not read", quoted(&name));
     Err(Error::unsupported(config.label(), what, format!("get a model of one of {}", known.join(", "))))
 }
 
@@ -135,9 +156,13 @@ fn open_files(folder: &Path, label: &str) -> Result<Vec<SafetensorsFile>> {
         let names: Vec<std::collections::HashSet<&str>> =
             files.iter().map(|file| file.tensors().iter().map(|tensor| tensor.name.as_str()).collect()).collect();
         if let Some((name, &place)) = places.iter().find(|(name, place)| !names[**place].contains(name.as_str())) {
-
-            return Err(Error::tensor(files[place].label(), name, "it in this file, as the index says", "no such tensor")
-                .with_remedy("fetch all files of the checkpoint again, from one place"));
+            return Err(Error::tensor(
+                files[place].label(),
+                name,
+                "it in this file, as the index says",
+                "no such tensor",
+            )
+            .with_remedy("fetch all files of the checkpoint again, from one place"));
         }
         return check_once(files);
     }
@@ -153,7 +178,8 @@ fn open_files(folder: &Path, label: &str) -> Result<Vec<SafetensorsFile>> {
         .collect();
     names.sort();
     if names.is_empty() {
-        let has_pickles = ["pytorch_model.bin", "pytorch_model.bin.index.json"].iter().any(|name| folder.join(name).exists());
+        let has_pickles =
+            ["pytorch_model.bin", "pytorch_model.bin.index.json"].iter().any(|name| folder.join(name).exists());
         let found = if has_pickles {
             "this folder has its weights as PyTorch pickles, which can run any code when they are read"
         } else {
@@ -223,7 +249,9 @@ fn translate(
     let mut warnings = Vec::new();
     if translated.not_text > 0 {
         let count = translated.not_text;
-        warnings.push(format!("{count} tensors are for images or sound, which this version leaves out: the model reads text only"));
+        warnings.push(format!(
+            "{count} tensors are for images or sound, which this version leaves out: the model reads text only"
+        ));
     }
     if let [first, ..] = &config.unread()[..] {
         let count = config.unread().len();
@@ -244,7 +272,12 @@ fn is_head_tied(config: &Config, translation: &Translation, tensors: &[tensors::
     let has_head = tensors.iter().any(|tensor| names::Parts::of(&tensor.name).part == "lm_head");
     match (config.optional_flag(KEY)?, has_head) {
         (Some(false), false) => {
-            let error = Error::tensor(config.label(), "lm_head.weight", "a head, as `tie_word_embeddings` is false", "no such tensor");
+            let error = Error::tensor(
+                config.label(),
+                "lm_head.weight",
+                "a head, as `tie_word_embeddings` is false",
+                "no such tensor",
+            );
             Err(error.with_remedy("the checkpoint is incomplete; fetch all of its files"))
         }
         (Some(is_tied), _) => Ok(is_tied),

@@ -15,7 +15,8 @@ use crate::safetensors::{Dtype, SafetensorsFile};
 /// When the checkpoint is quantized in a way that is not read here, or has numbers of a type that no weight has.
 pub(super) fn logical(config: &Config, files: &[SafetensorsFile]) -> Result<Vec<Logical>> {
     if let Some(method) = method(config) {
-        let what = format!("the checkpoint is quantized already ({}), which this version does not read", quoted(&method));
+        let what =
+            format!("the checkpoint is quantized already ({}), which this version does not read", quoted(&method));
         return Err(Error::unsupported(config.label(), what, "get the model unquantized, or as GGUF"));
     }
     let mut tensors = Vec::new();

@@ -267,6 +267,11 @@ fn paired_rows(name: &str, info: &TensorInfo, shape: &Shape<'_>) -> Result<usize
 }
 
 impl Source {
+    /// The type of the numbers in the files.
+    pub(super) fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
     /// The bytes of the tensor `info`: a part of a file where they are the same, else rows to be made.
     pub(super) fn data(&self, label: &str, info: &TensorInfo, pieces: &[&Piece]) -> Result<TensorData> {
         let bits = self.dtype.bits() / 8;

@@ -161,7 +161,12 @@ impl<'de> Deserialize<'de> for RawHeader {
 pub(super) fn read(label: &str, file: &[u8]) -> Result<Vec<TensorEntry>> {
     let available = file.len() as u64;
     let Some((length, rest)) = file.split_first_chunk::<8>() else {
-        return Err(Error::Truncated { file: label.into(), place: "the length of the header".into(), needed: 8, available });
+        return Err(Error::Truncated {
+            file: label.into(),
+            place: "the length of the header".into(),
+            needed: 8,
+            available,
+        });
     };
     let length = u64::from_le_bytes(*length);
     if !file.is_empty() && rest.first() != Some(&b'{') {

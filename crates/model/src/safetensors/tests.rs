@@ -32,17 +32,18 @@ fn tensors_are_where_the_header_says() {
 
 #[test]
 fn every_break_of_the_format_has_its_own_message() {
-    let tensor = |offsets: &str, shape: &str| {
-        format!(r#"{{"t":{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}}}"#)
-    };
+    let tensor =
+        |offsets: &str, shape: &str| format!(r#"{{"t":{{"dtype":"F32","shape":{shape},"data_offsets":{offsets}}}}}"#);
     let mut long = file("{", 0);
     long[..8].copy_from_slice(&(1u64 << 63).to_le_bytes());
     let mut above = file("{", 0);
     above[..8].copy_from_slice(&100_000_001u64.to_le_bytes());
     let mut cut = file("{}", 0);
     cut[..8].copy_from_slice(&50u64.to_le_bytes());
-    let twice = r#"{"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}}"#;
-    let overlap = r#"{"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"I8","shape":[4],"data_offsets":[3,7]}}"#;
+    let twice =
+        r#"{"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}}"#;
+    let overlap =
+        r#"{"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"I8","shape":[4],"data_offsets":[3,7]}}"#;
     for (bytes, found) in [
         (Vec::new(), "the length of the header needs 8 bytes, and 0 are left"),
         (long, "expected a header of at most 100000000 bytes, found 9223372036854775808 bytes"),
@@ -85,7 +86,8 @@ fn an_index_names_plain_files() {
         read_index(&path).map_err(|error| error.to_string())
     };
     let (files, tensors) =
-        read(r#"{"metadata":{},"weight_map":{"x":"m-2.safetensors","a":"m-1.safetensors","b":"m-2.safetensors"}}"#).unwrap();
+        read(r#"{"metadata":{},"weight_map":{"x":"m-2.safetensors","a":"m-1.safetensors","b":"m-2.safetensors"}}"#)
+            .unwrap();
     assert_eq!(files, ["m-1.safetensors", "m-2.safetensors"]);
     assert_eq!((tensors["x"], tensors["a"], tensors["b"]), (1, 0, 1));
     for name in ["../m.safetensors", "/m.safetensors", "a\\\\b.safetensors", "m.bin", ""] {

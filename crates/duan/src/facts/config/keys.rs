@@ -1,7 +1,7 @@
 //! What the keys say that most families have, under the names of the GGUF format document.
 
-use duan_model::config::ModelConfig;
 use duan_model::checkpoint::Checkpoint;
+use duan_model::config::ModelConfig;
 use duan_model::gguf::{Array, Value};
 
 use super::{
