@@ -40,7 +40,7 @@ impl Opened {
     pub(crate) fn open(path: &Path, options: &EngineOptions) -> Result<Self> {
         let file = options.open(path)?;
         let model = Model::from_checkpoint(&file)?;
-        let tokenizer = Tokenizer::from_gguf(file.metadata()).map_err(duan_model::Error::or_from_another_source)?;
+        let tokenizer = file.tokenizer().map_err(duan_model::Error::or_from_another_source)?;
         let config = &model.config;
         tracing::info!(
             file = file.label(),

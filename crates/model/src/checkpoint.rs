@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::gguf::{self, FileLength, GgufFile, Metadata, TensorInfo, UnsupportedType};
 use crate::hugging_face::Folder;
 use crate::rows::{Requantized, TensorData};
+use crate::tokenizer::Tokenizer;
 
 /// A model on the disk: metadata with GGUF's keys, tensors with GGUF's names, types and dims, and their rows. It is made of a
 /// GGUF file, or of a folder as Hugging Face publishes them, which is *translated*: nothing else in duan asks which of the
@@ -167,6 +168,17 @@ impl Checkpoint {
             let found = format!("type id {}", tensor.type_id);
             Error::tensor(self.label(), &tensor.name, "a type that this version reads", found)
         })
+    }
+
+    /// The tokenizer.
+    ///
+    /// # Errors
+    /// Where there is none, or one that is not read here.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        if let (Origin::Folder(folder), None) = (&self.origin, self.metadata().get("tokenizer.ggml.model")) {
+            folder.check_tokenizer()?;
+        }
+        Tokenizer::from_gguf(self.metadata())
     }
 
     /// What `tensor`, one of this model in any format, was on the disk, and whether every weight is what it was there: it was only

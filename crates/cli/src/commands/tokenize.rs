@@ -35,7 +35,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let text = if args.text == "-" { whole_text(&mut stdin().lock(), "stdin")? } else { args.text };
     let found = open::fetch(&args.model, common)?;
     let file = Checkpoint::open(&found.file.path)?;
-    let tokenizer = Tokenizer::from_gguf(file.metadata())?;
+    let tokenizer = file.tokenizer()?;
     for warning in tokenizer.warnings() {
         warn(&format!("{}: {warning}", file.label()));
     }

@@ -95,7 +95,7 @@ impl FileFacts {
     pub fn of(file: &Checkpoint, engine: &Engine) -> Result<Self> {
         let metadata = file.metadata();
         let mut problems = Vec::new();
-        let tokenizer = Tokenizer::from_gguf(metadata);
+        let tokenizer = file.tokenizer();
         let model = read_model(file, tokenizer.is_ok(), &mut problems);
         if let Err(error) = &tokenizer {
             problems.push(without_file(file, error));

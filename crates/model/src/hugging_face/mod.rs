@@ -4,13 +4,14 @@
 //! `config` reads `config.json`, `keys` and the file of each family ([`crate::families`]) turn it into GGUF's metadata, `names`
 //! says what tensors are called there, `tensors` puts them together (rows of queries and keys re-ordered, experts stacked, types),
 //! `quantized` is where checkpoints that are quantized already come in. Nothing is copied: rows that are not slices of a file are
-//! made when somebody asks for them.
+//! made when somebody asks for them. `tokenizer` is a way of its own, from its files to the same metadata.
 
 mod config;
 mod keys;
 mod names;
 mod quantized;
 mod tensors;
+pub mod tokenizer;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -67,7 +68,29 @@ impl Folder {
         let config = Config::open(&config_path)?;
         let family = family_of(&config)?;
         let files = open_files(path, &label)?;
-        translate(path.to_owned(), label, &config, family, files, piece)
+        let mut folder = translate(path.to_owned(), label, &config, family, files, piece)?;
+        match folder.translate_tokenizer() {
+            Ok(notes) => folder.warnings.extend(notes),
+            // The weights can be looked at and written without words; whoever needs some gets the same error.
+            Err(error) => folder.warnings.push(format!("without a tokenizer: {error}")),
+        }
+        Ok(folder)
+    }
+
+    /// Adds the tokenizer's keys to the metadata, and returns what is odd about them.
+    fn translate_tokenizer(&mut self) -> Result<Vec<String>> {
+        let translation = tokenizer::translate(&tokenizer::Files::read(&self.path)?)?;
+        for (key, value) in translation.entries {
+            if self.metadata.get(&key).is_none() {
+                self.metadata.insert(key, value)?;
+            }
+        }
+        Ok(translation.notes)
+    }
+
+    /// Fails where the folder has no tokenizer that can be used.
+    pub(crate) fn check_tokenizer(&self) -> Result<()> {
+        tokenizer::translate(&tokenizer::Files::read(&self.path)?).map(|_| ())
     }
 
     /// A folder that is in memory: the text of its `config.json`, and its files of weights with their names.
