@@ -1,8 +1,11 @@
-"""Writes the first inputs of the fuzz targets `model` and `answer` into fuzz/corpus: every tiny model of the crate duan-backend,
-as it is, and again with a chat template and with zeros for weights; and answers with calls, one for each format.
+"""Writes the first inputs of the fuzz targets `model`, `folder`, `answer` and `tokenizer_json` into fuzz/corpus: every tiny model of the
+crate duan-backend, as it is, and again with a chat template and with zeros for weights; the folders of some of them; answers with
+calls, one for each format; and the small tokenizers of the crate duan-model's tests.
 
 Needs nothing but Python. Run from anywhere."""
 
+import base64
+import json
 import pathlib
 import struct
 
@@ -17,6 +20,7 @@ TEMPLATE = (
 )
 
 ANSWERS = CORPUS.parent / "answer"
+FOLDERS = CORPUS.parent / "folder"
 
 # Thoughts and a call, as the models of each family write them.
 CALLS = [
@@ -113,6 +117,26 @@ def with_template(data):
     return head + bytes(-len(head) % alignment) + bytes(len(data) - start)
 
 
+def tokenizers(folder):
+    """The files of each small tokenizer, behind a byte that says which there are; see the target."""
+    folder.mkdir(parents=True, exist_ok=True)
+    fixture = json.loads((ROOT / "crates/model/tests/fixtures/hugging_face.json").read_text())
+    names = ["tokenizer_config.json", "config.json", "generation_config.json", "special_tokens_map.json"]
+    for case in fixture["cases"]:
+        if "sentencepiece" in case:
+            data = b"\x01" + base64.b64decode(case["sentencepiece"])
+        else:
+            model = {**fixture["models"][case["model"]], **case["options"]}
+            parts = [json.dumps({**case["tokenizer"], "model": model}, ensure_ascii=False).encode()]
+            which = 2
+            for bit, name in enumerate(names, 2):
+                if name in case["files"]:
+                    which |= 1 << bit
+                    parts.append(json.dumps(case["files"][name]).encode())
+            data = bytes([which]) + b"\0".join(parts)
+        (folder / case["name"]).write_bytes(data)
+
+
 def main():
     CORPUS.mkdir(parents=True, exist_ok=True)
     for path in sorted(FIXTURES.glob("*/model.gguf")):
@@ -123,7 +147,12 @@ def main():
     for index, answer in enumerate(CALLS):
         for prompt in range(6):
             (ANSWERS / f"{index:02}-{prompt}").write_bytes(bytes([index % 2, prompt, 1, 2]) + answer.encode())
-    for folder in (CORPUS, ANSWERS):
+    FOLDERS.mkdir(parents=True, exist_ok=True)
+    for path in sorted(FIXTURES.glob("*/folder")):
+        data = (path / "config.json").read_bytes() + b"\0" + (path / "model.safetensors").read_bytes()
+        (FOLDERS / path.parent.name).write_bytes(data)
+    tokenizers(CORPUS.parent / "tokenizer_json")
+    for folder in (CORPUS, ANSWERS, FOLDERS, CORPUS.parent / "tokenizer_json"):
         print(f"{len(list(folder.iterdir()))} files in {folder}")
 
 

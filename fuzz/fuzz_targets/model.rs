@@ -8,7 +8,7 @@
 
 use std::sync::LazyLock;
 
-use duan_backend::{Backend, CompileJob, KvFormat, Limits, Pass, Precision, Reference, Span};
+use duan_backend::{Backend, CompileJob, KvFormat, Limits, Packing, Pass, Precision, Reference, Span};
 use duan_cpu::{Cpu, CpuOptions};
 use duan_model::gguf::GgufFile;
 use duan_model::template::{ChatTemplate, Message, Part, Prompt, RenderOptions};
@@ -48,7 +48,7 @@ static CPU: LazyLock<Cpu> = LazyLock::new(|| {
 fn run(backend: &dyn Backend, model: &Model) {
     let limits = Limits { max_rows: 2, max_wanted_rows: 2, pages: 1, context: 256, kv_format: KvFormat::F16 };
     let all = 0..model.graph.nodes.len();
-    let job = CompileJob { model, ops: std::slice::from_ref(&all), limits };
+    let job = CompileJob { model, ops: std::slice::from_ref(&all), limits, packing: Packing::InMemory };
     let mut compiled = backend.compile(&job).expect("a model that could be read can be compiled");
     let last = model.config.vocab_size as u32 - 1;
     for (start, tokens) in [(0, &[0, last][..]), (2, &[last])] {

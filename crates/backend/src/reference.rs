@@ -4,16 +4,17 @@
 //! plan uses it as the device of last resort, and shows that.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use duan_model::Model;
 use duan_model::config::{NormConfig, NormKind, RopeStyle, Temperature};
 use duan_model::graph::{LinearPart, Op, ValueId};
-use duan_model::weights::Matrix;
+use duan_model::weights::{Matrix, MatrixId};
 use duan_quant::{Activation, activation};
 use half::f16;
 
 use crate::contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse, Refusal, kv_f16};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::pass::{PAGE_TOKENS, PageId, Pass};
 
 const NAME: &str = "reference";
@@ -88,8 +89,13 @@ impl Backend for Reference {
         let context = job.limits.context;
         let ropes = job.model.config.ropes.iter();
         let states = graph.states.iter().map(|state| vec![0.0; job.limits.pages * state.width]).collect();
+        // Rows that no file has are made once, of the matrices that are read here.
+        let is_read = |id: MatrixId| {
+            graph.nodes.iter().enumerate().any(|(index, node)| job.runs(index) && matrices_of(&node.op).contains(&id))
+        };
+        let weights = job.model.weights.resident(is_read).map_err(|error| Error::new(NAME, error.to_string()))?;
         Ok(Box::new(Interpreter {
-            model: job.model.clone(),
+            model: Model { weights: Arc::new(weights), ..job.model.clone() },
             precision: self.precision,
             limits: job.limits.clone(),
             frequencies: ropes.map(|rope| rope.frequencies(context)).collect(),
@@ -97,6 +103,15 @@ impl Backend for Reference {
             caches,
             states,
         }))
+    }
+}
+
+/// The matrices that an op reads.
+fn matrices_of(op: &Op) -> Vec<MatrixId> {
+    match op {
+        Op::Embed { table, .. } => vec![*table],
+        Op::Linear { parts, .. } | Op::ExpertLinear { parts, .. } => parts.iter().map(|part| part.matrix).collect(),
+        _ => Vec::new(),
     }
 }
 

@@ -2,6 +2,8 @@
 
 #[allow(unreachable_pub, reason = "shared with the tests of devices")]
 mod common;
+#[path = "common/folders.rs"]
+mod folders;
 
 use duan_backend::{KvFormat, Precision, Reference};
 

@@ -6,6 +6,7 @@ use clap::builder::PossibleValuesParser;
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory as _, Parser};
 use duan::packs::PackReading;
+use duan::quant::Format;
 use duan::{EngineOptions, Fusion, Pinning, SamplingOptions};
 
 use crate::commands::Command;
@@ -71,11 +72,19 @@ pub(crate) struct EngineArgs {
     /// Device to run on; `duan devices` lists them
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
+    /// Bring float matrices into this weight format while loading; what norms and heads keep, they keep
+    #[arg(long, value_name = "F", value_parser = format)]
+    pub(crate) format: Option<&'static Format>,
     /// Skip the warm-up run after loading
     #[arg(long)]
     pub(crate) no_warmup: bool,
     #[command(flatten)]
     pub(crate) switches: SwitchArgs,
+}
+
+/// A weight format that can be written.
+pub(crate) fn format(text: &str) -> Result<&'static Format, String> {
+    duan::writable_format(text).map_err(|error| error.to_string())
 }
 
 /// What makes a model run faster and can be turned off, to see what it is worth or to rule it out.

@@ -137,6 +137,7 @@ pub(crate) fn engine_options(args: &EngineArgs, options: EngineOptions) -> Engin
         threads: args.threads.map(usize::from).or_else(threads_of_environment),
         threads_prefill: args.threads_prefill.map(usize::from),
         isa: isa_of_environment(),
+        format: args.format,
         context: args.context.map(|context| context as usize),
         warm_up: !args.no_warmup,
         ..args.switches.apply(options)

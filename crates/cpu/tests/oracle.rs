@@ -4,10 +4,13 @@
 #[allow(unreachable_pub, reason = "shared with the tests of the reference")]
 mod common;
 
+use std::path::Path;
+
 use common::{Fixture, Prompt};
 use duan_backend::KvFormat;
 use duan_cpu::{Cpu, CpuOptions};
 use duan_model::Model;
+use duan_model::checkpoint::Checkpoint;
 
 #[test]
 fn the_cpu_agrees_with_transformers_whatever_its_instruction_set() {
@@ -31,6 +34,33 @@ fn the_cpu_agrees_with_transformers_whatever_its_instruction_set() {
             }
         }
     }
+}
+
+/// Rows that are made while they are laid out are those of the file, as are rows that are quantized on the way.
+#[test]
+fn folders_give_the_bits_of_files() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("backend/tests/fixtures");
+    let cpu = Cpu::new(CpuOptions { threads_decode: Some(2), ..Default::default() }).unwrap();
+    let mut count = 0;
+    for fixture in common::fixtures() {
+        let place = root.join(&fixture.name);
+        if !place.join("folder").exists() {
+            continue;
+        }
+        count += 1;
+        let open = |path: &str| Checkpoint::open(&place.join(path)).unwrap();
+        let (file, folder) = (open("model.gguf"), open("folder"));
+        let prompt = &fixture.prompts[0];
+        for format in [None, duan_quant::format_by_name("Q8_0")] {
+            let [expected, found] = [&file, &folder].map(|checkpoint| {
+                let checkpoint = format.map_or_else(|| checkpoint.clone(), |f| checkpoint.in_format(f).unwrap());
+                let model = Model::from_checkpoint(&checkpoint).unwrap();
+                common::logits(&cpu, &model, prompt, prompt.tokens.len().min(24), 16, KvFormat::F16)
+            });
+            assert!(expected == found, "{} {format:?}", fixture.name);
+        }
+    }
+    assert!(count >= 20, "the folders are missing");
 }
 
 #[test]

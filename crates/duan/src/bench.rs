@@ -10,7 +10,7 @@ use duan_engine::{Event, Plan};
 use duan_measure::bench::{self, Job, Setup, positions};
 use duan_measure::machine;
 use duan_model::Model;
-use duan_model::gguf::GgufFile;
+use duan_model::checkpoint::Checkpoint;
 use duan_quant::gguf_type;
 
 pub use duan_measure::bench::{Bandwidth, Progress, Row, Test};
@@ -79,8 +79,8 @@ pub fn bench(path: &Path, options: &BenchOptions, mut on_event: impl FnMut(&Benc
     if options.repetitions == 0 {
         return Err(bench::Error::Nothing.into());
     }
-    let file = GgufFile::open(path)?;
-    let model = Model::from_gguf(&file)?;
+    let file = options.engine.open(path)?;
+    let model = Model::from_checkpoint(&file)?;
     let context = positions(&options.tests, model.config.context_length)?;
     let counts: Vec<Option<usize>> = if options.threads.is_empty() {
         vec![options.engine.threads]
@@ -98,7 +98,7 @@ pub fn bench(path: &Path, options: &BenchOptions, mut on_event: impl FnMut(&Benc
 
 /// All tests with one thread count.
 fn with_threads(
-    file: &GgufFile,
+    file: &Checkpoint,
     model: &Model,
     engine: &EngineOptions,
     options: &BenchOptions,
@@ -171,7 +171,7 @@ pub(crate) fn told(read: ReadBandwidth) -> Bandwidth {
 
 #[expect(clippy::too_many_arguments, reason = "it only brings together what is known of one run")]
 fn setup(
-    file: &GgufFile,
+    file: &Checkpoint,
     model: &Model,
     devices: &Devices,
     plan: &Plan,
@@ -207,7 +207,7 @@ fn setup(
 }
 
 /// Family, size and format: "llama 1.24B Q4_0".
-fn model_type(file: &GgufFile, model: &Model, parameters: u64) -> String {
+fn model_type(file: &Checkpoint, model: &Model, parameters: u64) -> String {
     // Files that do not say it are called by the type of most of their bytes.
     let most_bytes = || {
         let bytes_of = |type_id| {

@@ -85,7 +85,7 @@ impl Engine {
         let started = Instant::now();
         let path = path.as_ref();
         on_event(&Event::LoadStarted { file: &path.to_string_lossy() });
-        let opened = Opened::open(path)?;
+        let opened = Opened::open(path, &self.options)?;
         for message in &opened.warnings {
             on_event(&Event::Warning { message });
         }
@@ -241,7 +241,7 @@ impl Engine {
     /// # Errors
     /// When the file cannot be read, is damaged or of a kind that is not read here, or the context is larger than the model's.
     pub fn inspect(&self, path: impl AsRef<Path>) -> Result<ModelSummary> {
-        Opened::open(path.as_ref())?.summary(&self.options, &self.devices)
+        Opened::open(path.as_ref(), &self.options)?.summary(&self.options, &self.devices)
     }
 
     /// The plan for the file at `path`, without loading its weights.
@@ -249,7 +249,7 @@ impl Engine {
     /// # Errors
     /// When the file cannot be read or an op has no device.
     pub fn plan_model(&self, path: impl AsRef<Path>) -> Result<Plan> {
-        let opened = Opened::open(path.as_ref())?;
+        let opened = Opened::open(path.as_ref(), &self.options)?;
         self.devices.plan(&opened.model, self.options.allow_fallback)
     }
 

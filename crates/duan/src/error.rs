@@ -47,6 +47,23 @@ pub enum Error {
         /// Bytes of so many of the vocabulary's longest token.
         most_bytes: usize,
     },
+    /// A file could not be written.
+    #[error(transparent)]
+    Write(duan_files::WriteError),
+    /// A model was to be written over itself.
+    #[error("{file} is the model that is read, and was not changed; name another file")]
+    SameFile {
+        /// The file.
+        file: String,
+    },
+    /// There is no such weight format, or it can only be read.
+    #[error("format: expected one of {known}, found \"{name}\"")]
+    UnknownFormat {
+        /// What was asked for.
+        name: String,
+        /// What can be written.
+        known: String,
+    },
     /// A device could not be opened.
     #[error(transparent)]
     Device(#[from] duan_backend::Error),

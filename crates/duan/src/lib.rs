@@ -16,6 +16,7 @@
 //! * [`Packing`] says whether weights that were laid out for a device are kept on the disk, [`PackFolder`] what is kept;
 //! * [`bench::bench`] measures prefill and decode beside the ceiling that the memory puts over decode;
 //! * [`Engine::kernels`] measures what runs for each weight format, beside memory and multiplier;
+//! * [`convert`] writes a model as GGUF, whatever it is read from;
 //! * [`synth`] writes models of random weights with the shapes of public ones, to be timed.
 //!
 //! A model is a path here. Names are resolved by [`hub`], whose result has a path. What happens on the way is told as
@@ -28,6 +29,7 @@
 mod answer;
 pub mod bench;
 mod chat;
+pub mod convert;
 mod devices;
 mod engine;
 mod error;
@@ -60,6 +62,6 @@ pub use engine::Engine;
 pub use error::{Error, Result};
 pub use facts::FileFacts;
 pub use kernels::{KernelProgress, KernelReport, KernelRow};
-pub use options::{CompleteOptions, EngineOptions};
+pub use options::{CompleteOptions, EngineOptions, writable_format};
 pub use packs::{PackFolder, PackOptions, Packing};
 pub use summary::{FormatCount, ModelSummary, SpecialToken, TokenizerSummary};

@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use duan_engine::{Event, Executor, Plan, Session};
 use duan_model::Model;
-use duan_model::gguf::{FileLength, GgufFile};
+use duan_model::checkpoint::Checkpoint;
+use duan_model::gguf::FileLength;
 use duan_model::template::ChatTemplate;
 use duan_model::tokenizer::Tokenizer;
 
@@ -27,7 +28,7 @@ pub(crate) enum Template {
 
 /// A file that was read: everything but the weights' bytes.
 pub(crate) struct Opened {
-    pub(crate) file: GgufFile,
+    pub(crate) file: Checkpoint,
     pub(crate) model: Model,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) template: Template,
@@ -36,10 +37,10 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Reads header, configuration, tokenizer and template.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
-        let file = GgufFile::open(path)?;
-        let model = Model::from_gguf(&file)?;
-        let tokenizer = Tokenizer::from_gguf(file.metadata()).map_err(duan_model::Error::or_from_another_source)?;
+    pub(crate) fn open(path: &Path, options: &EngineOptions) -> Result<Self> {
+        let file = options.open(path)?;
+        let model = Model::from_checkpoint(&file)?;
+        let tokenizer = file.tokenizer().map_err(duan_model::Error::or_from_another_source)?;
         let config = &model.config;
         tracing::info!(
             file = file.label(),
@@ -50,7 +51,8 @@ impl Opened {
             pre_tokenizer = tokenizer.pre_tokenizer(),
             "model read"
         );
-        let mut warnings = tokenizer.warnings().to_vec();
+        let mut warnings = file.warnings().to_vec();
+        warnings.extend_from_slice(tokenizer.warnings());
         let template = match ChatTemplate::from_gguf(file.metadata(), &tokenizer) {
             Ok(Some(template)) => Template::Ready(Box::new(template)),
             Ok(None) => Template::None,

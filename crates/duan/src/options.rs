@@ -1,13 +1,17 @@
 //! What a user can ask of an engine.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use duan_backend::KvFormat;
 use duan_cpu::{Fusion, Pinning};
 use duan_engine::{SamplingOptions, Sizes};
+use duan_model::checkpoint::Checkpoint;
 use duan_model::graph::OpKind;
+use duan_quant::Format;
 
+use crate::error::{Error, Result};
 use crate::packs::Packing;
 
 /// How models are loaded and how they answer. Everything has a default.
@@ -22,6 +26,9 @@ pub struct EngineOptions {
     /// Instruction sets that the CPU may use, as `DUAN_ISA` names them (`scalar`, `avx2`, ... separated by commas);
     /// `None` allows all.
     pub isa: Option<String>,
+    /// The format that the float matrices of a model are brought into while it is loaded, as
+    /// [`Checkpoint::in_format`](duan_model::checkpoint::Checkpoint::in_format) has it; `None` leaves them as they are.
+    pub format: Option<&'static Format>,
     /// What the CPU's threads are held to.
     pub pinning: Pinning,
     /// Positions of the context; `None` takes the model's, at most 4096.
@@ -61,6 +68,7 @@ impl Default for EngineOptions {
             threads: None,
             threads_prefill: None,
             isa: None,
+            format: None,
             pinning: Pinning::default(),
             context,
             kv_format,
@@ -79,7 +87,28 @@ impl Default for EngineOptions {
     }
 }
 
+/// The weight format of this name that can be written; case does not matter.
+///
+/// # Errors
+/// Where there is none.
+pub fn writable_format(name: &str) -> Result<&'static Format> {
+    let found = duan_quant::format_by_name(name).filter(|format| format.quantize.is_some());
+    found.ok_or_else(|| {
+        let known = duan_quant::FORMATS.iter().filter(|format| format.quantize.is_some()).map(|format| format.name);
+        Error::UnknownFormat { name: name.to_owned(), known: known.collect::<Vec<_>>().join(", ") }
+    })
+}
+
 impl EngineOptions {
+    /// The model at `path`, in the format that is wanted.
+    pub(crate) fn open(&self, path: &Path) -> Result<Checkpoint> {
+        let checkpoint = Checkpoint::open(path)?;
+        match self.format {
+            Some(format) => Ok(checkpoint.in_format(format)?),
+            None => Ok(checkpoint),
+        }
+    }
+
     pub(crate) fn sizes(&self) -> Sizes {
         Sizes { context: self.context, max_rows: self.prefill_rows, kv_format: self.kv_format }
     }

@@ -2,7 +2,7 @@
 
 use duan_engine::{Event, Executor, Plan};
 use duan_model::Model;
-use duan_model::gguf::GgufFile;
+use duan_model::checkpoint::Checkpoint;
 
 use crate::devices::Devices;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::packs::{ModelPacks, Notice, PackOptions, Packing};
 
 /// Compiles a model with the packing of the options.
 pub(crate) fn load(
-    file: &GgufFile,
+    file: &Checkpoint,
     model: &Model,
     plan: &Plan,
     options: &EngineOptions,

@@ -3,8 +3,8 @@
 use duan_backend::{Backend, KvFormat};
 use duan_engine::{MemoryNeed, Sizes};
 use duan_model::Model;
+use duan_model::checkpoint::Checkpoint;
 use duan_model::config::LayerConfig;
-use duan_model::gguf::GgufFile;
 use duan_model::tokenizer::Tokenizer;
 use serde::Serialize;
 
@@ -107,7 +107,7 @@ impl ModelSummary {
     }
 
     pub(crate) fn new(
-        file: &GgufFile,
+        file: &Checkpoint,
         model: &Model,
         tokenizer: &Tokenizer,
         template: Option<&str>,
@@ -166,7 +166,7 @@ fn kv_bytes_per_token(model: &Model, format: KvFormat) -> u64 {
     model.config.kv_values_per_position() as u64 * format.bytes() as u64
 }
 
-fn count_formats(file: &GgufFile) -> Vec<FormatCount> {
+fn count_formats(file: &Checkpoint) -> Vec<FormatCount> {
     let count = |row: TypeFacts| FormatCount {
         name: row.name,
         tensors: row.tensors,

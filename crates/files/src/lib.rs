@@ -1,17 +1,22 @@
 //! Files, as more than one crate handles them.
 //!
-//! A file is written beside its place and gets its name when it is whole ([`new_beside`]); small JSON files are read with a limit
+//! A file is written beside its place and gets its name when it is whole ([`new_beside`], and [`write_whole`] for large ones, with
+//! progress and room on the disk); small JSON files are read with a limit
 //! and written the same way; some bytes are read or written at a place
 //! ([`read_exact_at`], [`write_all_at`]); a disk is asked for its room ([`free_bytes`]); a file of
 //! a cache is opened only where it is a plain file ([`open_plain`]); and an open file is compared with what its name means now
 //! ([`is_at`]).
 //!
-//! Everything here says what the system said ([`std::io::Error`]): which file it was, and what to do, is added by those who know
-//! what the file is for. This crate must never know a model, a cache or a terminal.
+//! What is done with small files says what the system said ([`std::io::Error`]): which file it was, and what to do, is added by those
+//! who know what the file is for. A [`WriteError`] says all of it. This crate must never know a model, a cache or a terminal.
 //!
-//! It is one file; start reading at [`new_beside`]. Small JSON files, synthetic models and files from the hub are
+//! Start reading at [`new_beside`]. Small JSON files, synthetic and quantized models and files from the hub are
 //! written through it. Laid-out weights are not: several processes may want to write the same ones, so they have a lock and a
 //! name of their own, and of this crate they use [`open_plain`], [`is_at`] and [`free_bytes`].
+
+mod whole;
+
+pub use whole::{WriteError, write_whole};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

@@ -15,13 +15,18 @@
 
 pub mod answer;
 pub mod bytes;
+pub mod checkpoint;
 pub mod config;
 mod error;
 pub mod families;
 pub mod gguf;
 pub mod graph;
+pub mod hugging_face;
 mod map;
 mod model;
+mod pieces;
+mod rows;
+pub mod safetensors;
 pub mod template;
 pub mod tokenizer;
 pub mod weights;

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use duan_quant::Format;
 
 use crate::bytes::SharedBytes;
+use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::gguf::{GgufFile, TensorInfo};
+use crate::gguf::TensorInfo;
+pub use crate::rows::{MakeRows, TensorData};
 
-/// A matrix [rows, columns] in one format, rows one after the other; its bytes are shared, never copied.
+/// A matrix [rows, columns] in one format, rows one after the other. Its bytes are shared and never copied where they lie in a
+/// file as they are; else they are made, row by row, whenever somebody reads them.
 #[derive(Debug, Clone)]
 pub struct Matrix {
     name: Arc<str>,
@@ -19,11 +22,13 @@ pub struct Matrix {
     rows: usize,
     columns: usize,
     row_bytes: usize,
-    bytes: SharedBytes,
+    data: TensorData,
+    /// Which row of what is made is the first of this matrix; 0 for shared bytes.
+    first: usize,
 }
 
 impl Matrix {
-    /// Checks once that `bytes` hold exactly [rows, columns] of `format`.
+    /// Checks once that shared bytes hold exactly [rows, columns] of `format`; rows that are made are taken at their word.
     ///
     /// # Errors
     /// When a row does not divide into blocks, or the length is not that of the shape.
@@ -33,19 +38,25 @@ impl Matrix {
         format: &'static Format,
         rows: usize,
         columns: usize,
-        bytes: SharedBytes,
+        data: impl Into<TensorData>,
     ) -> Result<Self> {
+        let data = data.into();
         let row_bytes = format.row_bytes(columns).ok_or_else(|| {
             let expected = format!("rows in whole {} blocks of {}", format.name, format.block_weights);
             Error::tensor(file, name, expected, format!("rows of {columns} weights"))
                 .with_remedy("quantize it again to a format whose blocks divide its rows")
         })?;
-        if rows.checked_mul(row_bytes) != Some(bytes.len()) {
+        let needed = rows.checked_mul(row_bytes);
+        let found = match &data {
+            TensorData::Shared(bytes) => Some(bytes.len()),
+            TensorData::Made(_) => needed,
+        };
+        if needed.is_none() || needed != found {
             let expected = format!("the bytes of [{rows}, {columns}] in {}", format.name);
-            let error = Error::tensor(file, name, expected, format!("{} bytes", bytes.len()));
+            let error = Error::tensor(file, name, expected, format!("{} bytes", found.unwrap_or(usize::MAX)));
             return Err(error.or_from_another_source());
         }
-        Ok(Self { name: name.into(), format, rows, columns, row_bytes, bytes })
+        Ok(Self { name: name.into(), format, rows, columns, row_bytes, data, first: 0 })
     }
 
     /// The tensor's name in the file.
@@ -73,21 +84,75 @@ impl Matrix {
         self.row_bytes
     }
 
-    /// All bytes, [rows, row_bytes].
-    pub fn bytes(&self) -> &SharedBytes {
-        &self.bytes
+    /// Bytes of all rows.
+    pub fn bytes(&self) -> usize {
+        self.rows * self.row_bytes
+    }
+
+    /// All bytes, [rows, row_bytes], where they need not be made.
+    pub fn shared(&self) -> Option<&SharedBytes> {
+        match &self.data {
+            TensorData::Shared(bytes) => Some(bytes),
+            TensorData::Made(_) => None,
+        }
     }
 
     /// Rows `rows` as a matrix of their own; nothing is copied. Panics when they are out of range.
     pub fn part(&self, rows: Range<usize>) -> Self {
-        let bytes = self.bytes.slice(rows.start * self.row_bytes..rows.end * self.row_bytes);
-        let bytes = bytes.expect("the rows are within the matrix");
-        Self { rows: rows.len(), bytes, name: self.name.clone(), ..*self }
+        assert!(rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
+        let (data, first) = match &self.data {
+            TensorData::Shared(bytes) => {
+                let bytes = bytes.slice(rows.start * self.row_bytes..rows.end * self.row_bytes);
+                (bytes.expect("the rows are within the matrix").into(), 0)
+            }
+            made @ TensorData::Made(_) => (made.clone(), self.first + rows.start),
+        };
+        Self { rows: rows.len(), data, first, name: self.name.clone(), ..*self }
     }
 
-    /// The bytes of one row [row_bytes]. Panics when `row` is out of range.
+    /// Writes the bytes of the rows from `first` on into `bytes` [rows, row_bytes].
+    ///
+    /// # Errors
+    /// Where rows have to be made, and a value does not fit the format. Panics when they are out of range.
+    pub fn read_rows(&self, first: usize, bytes: &mut [u8]) -> Result<()> {
+        assert!(first * self.row_bytes + bytes.len() <= self.bytes(), "rows from {first} of {}", self.rows);
+        self.data.read_rows(self.first + first, self.row_bytes, bytes)
+    }
+
+    /// The bytes of one row [row_bytes], where they need not be made: see [`Matrix::resident`]. Panics where they must, and
+    /// when `row` is out of range.
     pub fn row(&self, row: usize) -> &[u8] {
-        &self.bytes[row * self.row_bytes..(row + 1) * self.row_bytes]
+        let bytes = self.shared().expect("the rows are shared, or were made at load");
+        &bytes[row * self.row_bytes..(row + 1) * self.row_bytes]
+    }
+
+    /// The same matrix with bytes that are there: itself where they are shared, else all rows made now, in memory.
+    ///
+    /// # Errors
+    /// As [`Matrix::read_rows`].
+    pub fn resident(&self) -> Result<Self> {
+        if self.shared().is_some() {
+            return Ok(self.clone());
+        }
+        let mut bytes = vec![0; self.bytes()];
+        self.read_rows(0, &mut bytes)?;
+        Ok(self.with_bytes(bytes.into()))
+    }
+
+    /// The same matrix with these bytes for its rows, which somebody read before. Panics where their length is another.
+    pub fn with_bytes(&self, bytes: SharedBytes) -> Self {
+        assert_eq!(bytes.len(), self.bytes(), "bytes of `{}`", self.name);
+        Self { data: bytes.into(), first: 0, name: self.name.clone(), ..*self }
+    }
+
+    /// Hint that `rows` will not be needed soon, see [`SharedBytes::release_pages`].
+    pub fn release_pages(&self, rows: Range<usize>) {
+        self.data.release_pages(self.first + rows.start..self.first + rows.end, self.row_bytes);
+    }
+
+    /// How the rows are made, see [`MakeRows::recipe`]; `None` where they are shared.
+    pub fn recipe(&self) -> Option<String> {
+        self.data.recipe()
     }
 }
 
@@ -122,9 +187,21 @@ impl Weights {
         &self.matrices
     }
 
+    /// The same with the bytes of those matrices made now that `is_needed`, see [`Matrix::resident`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn resident(&self, is_needed: impl Fn(MatrixId) -> bool) -> Result<Self> {
+        let matrix = |(index, matrix): (usize, &Matrix)| {
+            if is_needed(MatrixId(index as u32)) { matrix.resident() } else { Ok(matrix.clone()) }
+        };
+        let matrices = self.matrices.iter().enumerate().map(matrix).collect::<Result<_>>()?;
+        Ok(Self { matrices, vectors: self.vectors.clone() })
+    }
+
     /// Bytes of all matrices and vectors.
     pub fn bytes(&self) -> u64 {
-        let matrices: usize = self.matrices.iter().map(|matrix| matrix.bytes.len()).sum();
+        let matrices: usize = self.matrices.iter().map(Matrix::bytes).sum();
         let vectors: usize = self.vectors.iter().map(|vector| vector.len() * size_of::<f32>()).sum();
         (matrices + vectors) as u64
     }
@@ -132,7 +209,7 @@ impl Weights {
 
 /// Finds tensors by name while a graph is recorded, checks their shapes, and notes which were used.
 pub struct Binder<'a> {
-    file: &'a GgufFile,
+    checkpoint: &'a Checkpoint,
     weights: Weights,
     matrix_ids: HashMap<Rows<'a>, MatrixId>,
     vector_ids: HashMap<Rows<'a>, VectorId>,
@@ -142,14 +219,14 @@ pub struct Binder<'a> {
 type Rows<'a> = (&'a str, usize, usize);
 
 impl<'a> Binder<'a> {
-    /// A binder over the tensors of one file.
-    pub fn new(file: &'a GgufFile) -> Self {
-        Self { file, weights: Weights::default(), matrix_ids: HashMap::new(), vector_ids: HashMap::new() }
+    /// A binder over the tensors of one model.
+    pub fn new(checkpoint: &'a Checkpoint) -> Self {
+        Self { checkpoint, weights: Weights::default(), matrix_ids: HashMap::new(), vector_ids: HashMap::new() }
     }
 
     /// Whether the file has this tensor.
     pub fn has(&self, name: &str) -> bool {
-        self.file.tensor(name).is_some()
+        self.checkpoint.tensor(name).is_some()
     }
 
     /// The matrix `name` [rows, columns]; the same id when it is asked for again.
@@ -180,12 +257,12 @@ impl<'a> Binder<'a> {
     /// The rows `part` of a tensor of dimensions `dims`, fastest first, that is `rows` rows of `dims[0]`.
     fn matrix_of(&mut self, name: &str, dims: &[usize], rows: usize, part: Range<usize>) -> Result<MatrixId> {
         let info = self.require(name)?;
-        check_shape(self.file, info, dims)?;
+        check_shape(self.checkpoint, info, dims)?;
         match self.matrix_ids.entry((&info.name, part.start, part.end)) {
             Entry::Occupied(known) => Ok(*known.get()),
             Entry::Vacant(free) => {
-                let (file, format) = (self.file.label(), format_of(self.file, info)?);
-                let matrix = Matrix::new(file, name, format, rows, dims[0], self.file.tensor_data(info)?)?;
+                let (file, format) = (self.checkpoint.label(), self.checkpoint.format_of(info)?);
+                let matrix = Matrix::new(file, name, format, rows, dims[0], self.checkpoint.data(info)?)?;
                 let id = MatrixId(self.weights.matrices.len() as u32);
                 self.weights.matrices.push(matrix.part(part));
                 Ok(*free.insert(id))
@@ -213,11 +290,11 @@ impl<'a> Binder<'a> {
 
     fn vector_of(&mut self, name: &str, dims: &[usize], part: Range<usize>) -> Result<VectorId> {
         let info = self.require(name)?;
-        check_shape(self.file, info, dims)?;
+        check_shape(self.checkpoint, info, dims)?;
         match self.vector_ids.entry((&info.name, part.start, part.end)) {
             Entry::Occupied(known) => Ok(*known.get()),
             Entry::Vacant(free) => {
-                let values = read_vector(self.file, info, dims.iter().product())?;
+                let values = read_vector(self.checkpoint, info, dims.iter().product())?;
                 let id = VectorId(self.weights.vectors.len() as u32);
                 self.weights.vectors.push(values[part].into());
                 Ok(*free.insert(id))
@@ -229,7 +306,7 @@ impl<'a> Binder<'a> {
     pub fn finish(self) -> (Weights, Vec<String>) {
         let used: HashSet<&str> = self.matrix_ids.keys().chain(self.vector_ids.keys()).map(|rows| rows.0).collect();
         let unused = self
-            .file
+            .checkpoint
             .tensors()
             .iter()
             .map(|info| info.name.as_str())
@@ -240,8 +317,8 @@ impl<'a> Binder<'a> {
     }
 
     fn require(&self, name: &str) -> Result<&'a TensorInfo> {
-        self.file.tensor(name).ok_or_else(|| {
-            Error::tensor(self.file.label(), name, "it, which this architecture needs", "no such tensor")
+        self.checkpoint.tensor(name).ok_or_else(|| {
+            Error::tensor(self.checkpoint.label(), name, "it, which this architecture needs", "no such tensor")
                 .with_remedy("the file is incomplete; fetch or convert it again")
         })
     }
@@ -251,27 +328,25 @@ impl<'a> Binder<'a> {
 ///
 /// # Errors
 /// When its format is not read here or its bytes do not fit the length.
-pub fn read_vector(file: &GgufFile, info: &TensorInfo, length: usize) -> Result<Vec<f32>> {
-    let matrix = Matrix::new(file.label(), &info.name, format_of(file, info)?, 1, length, file.tensor_data(info)?)?;
+pub fn read_vector(checkpoint: &Checkpoint, info: &TensorInfo, length: usize) -> Result<Vec<f32>> {
+    let (label, format) = (checkpoint.label(), checkpoint.format_of(info)?);
+    // The rows of a vector with two dims, such as norms of heads, are read as what they are.
+    let columns = info.dims.first().map_or(length, |&columns| columns as usize);
+    let matrix = Matrix::new(label, &info.name, format, length / columns.max(1), columns, checkpoint.data(info)?)?;
     let mut values = vec![0.0; length];
-    (matrix.format.dequantize)(&matrix.bytes, &mut values);
+    let resident = matrix.resident()?;
+    let bytes = resident.shared().map_or(&[][..], |bytes| bytes);
+    (format.dequantize)(bytes, &mut values);
     Ok(values)
 }
 
-fn format_of(file: &GgufFile, info: &TensorInfo) -> Result<&'static Format> {
-    duan_quant::format_by_gguf_id(info.type_id).ok_or_else(|| {
-        let found = format!("type id {}", info.type_id);
-        Error::tensor(file.label(), &info.name, "a type that this version reads", found)
-    })
-}
-
 /// Compares dimensions, fastest first; trailing ones of 1 do not count.
-fn check_shape(file: &GgufFile, info: &TensorInfo, expected: &[usize]) -> Result<()> {
+fn check_shape(checkpoint: &Checkpoint, info: &TensorInfo, expected: &[usize]) -> Result<()> {
     let dim = |axis: usize| info.dims.get(axis).copied().unwrap_or(1);
     let axes = expected.len().max(info.dims.len());
     if (0..axes).all(|axis| dim(axis) == expected.get(axis).copied().unwrap_or(1) as u64) {
         return Ok(());
     }
     let expected = format!("dimensions {expected:?} from the file's own keys");
-    Err(Error::tensor(file.label(), &info.name, expected, format!("{:?}", info.dims)))
+    Err(Error::tensor(checkpoint.label(), &info.name, expected, format!("{:?}", info.dims)))
 }

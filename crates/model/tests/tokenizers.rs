@@ -3,6 +3,8 @@
 //! `tokenizers.json` is made by `tokenizers_generate.py`. Many more texts, with vocabularies of models, are compared by
 //! `scripts/ids.py`.
 
+mod hugging_face;
+
 use duan_model::gguf::{Metadata, StringArray, Value};
 use duan_model::tokenizer::Tokenizer;
 use serde_json::Value as Json;

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use duan_model::Model;
+use duan_model::checkpoint::Checkpoint;
 use duan_model::config::{
     ActivationFunction, AttentionConfig, ExpertsConfig, LayerConfig, LongRope, Mixer, Mlp, MlpConfig, ModelConfig,
     NormConfig, NormKind, QkNorm, RopeConfig, RopeScaling, RopeStyle, ShortConvConfig, Temperature,
@@ -65,7 +66,8 @@ fn format(name: &str) -> &'static Format {
 fn make(name: &str, format: &'static Format, config: ModelConfig) -> TinyModel {
     let fail = |error: duan_model::Error| -> ! { panic!("{name}: {error}") };
     let file = GgufFile::from_bytes(write(format, &config), name).unwrap_or_else(|error| fail(error));
-    let mut binder = Binder::new(&file);
+    let checkpoint = Checkpoint::from(&file);
+    let mut binder = Binder::new(&checkpoint);
     let graph = record(&config, &mut binder).unwrap_or_else(|error| fail(error));
     let (weights, unused_tensors) = binder.finish();
     assert!(unused_tensors.is_empty(), "{name}: {unused_tensors:?}");

@@ -9,7 +9,7 @@ mod words;
 
 use std::process::ExitCode;
 
-use duan::model::gguf::GgufFile;
+use duan::model::checkpoint::Checkpoint;
 use duan::{Engine, EngineOptions, FileFacts};
 
 use crate::args::Common;
@@ -39,7 +39,7 @@ pub(crate) struct Args {
 
 /// A file and what was found out about it.
 struct Findings {
-    file: GgufFile,
+    file: Checkpoint,
     facts: FileFacts,
     /// Whether the person chose the context.
     is_context_chosen: bool,
@@ -48,7 +48,7 @@ struct Findings {
 /// Reads the file and prints what is in it. That it cannot run is a finding, not a failure.
 pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let found = open::fetch(&args.model, common)?;
-    let file = GgufFile::open(&found.file.path)?;
+    let file = Checkpoint::open(&found.file.path)?;
     let context = args.context.map(|context| context as usize);
     let engine = Engine::new(EngineOptions { device: args.device, context, ..EngineOptions::default() })?;
     let facts = FileFacts::of(&file, &engine)?;

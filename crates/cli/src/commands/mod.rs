@@ -3,6 +3,7 @@
 mod bench;
 mod chat;
 mod complete;
+mod convert;
 mod devices;
 mod fetch;
 mod inspect;
@@ -31,6 +32,7 @@ pub(crate) enum Command {
     Devices(devices::Args),
     Plan(plan::Args),
     Bench(bench::Args),
+    Convert(convert::Args),
     Synth(synth::Args),
 }
 
@@ -50,6 +52,7 @@ pub(crate) fn run(command: Command, common: &Common) -> anyhow::Result<ExitCode>
         Command::Devices(args) => devices::run(args, common),
         Command::Plan(args) => plan::run(args, common),
         Command::Bench(args) => bench::run(args, common),
+        Command::Convert(args) => convert::run(args, common),
         Command::Synth(args) => synth::run(args, common),
     }
 }

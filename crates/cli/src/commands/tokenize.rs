@@ -4,7 +4,7 @@ use std::io::{IsTerminal, stdin};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use duan::model::gguf::GgufFile;
+use duan::model::checkpoint::Checkpoint;
 use duan::model::tokenizer::{TokenKind, Tokenizer};
 use serde_json::json;
 
@@ -34,8 +34,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let text = if args.text == "-" { whole_text(&mut stdin().lock(), "stdin")? } else { args.text };
     let found = open::fetch(&args.model, common)?;
-    let file = GgufFile::open(&found.file.path)?;
-    let tokenizer = Tokenizer::from_gguf(file.metadata())?;
+    let file = Checkpoint::open(&found.file.path)?;
+    let tokenizer = file.tokenizer()?;
     for warning in tokenizer.warnings() {
         warn(&format!("{}: {warning}", file.label()));
     }

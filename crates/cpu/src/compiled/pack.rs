@@ -67,7 +67,10 @@ impl Form {
             let (name, format) = (matrix.name(), matrix.format().name);
             let (rows, columns) = (matrix.rows(), matrix.columns());
             // Writing to a string cannot fail.
-            let _ = writeln!(table, "{name:?} {format} {rows} {columns} {parts} {}..{}", range.start, range.end);
+            let _ = write!(table, "{name:?} {format} {rows} {columns} {parts} {}..{}", range.start, range.end);
+            // The same files may be translated in another way, by another version or for another format.
+            let _ = matrix.recipe().map(|recipe| write!(table, " made: {recipe}"));
+            table.push('\n');
             let _ = writeln!(layouts, "{layout:?}");
         }
         // Packs of other parts of a model lie beside each other; one in older layouts makes room for the newer one.
@@ -214,22 +217,22 @@ impl Drop for Writing {
 
 /// The first of several workers' errors.
 #[derive(Default)]
-struct FirstError {
+pub(super) struct FirstError {
     happened: AtomicBool,
     text: Mutex<Option<String>>,
 }
 
 impl FirstError {
-    fn happened(&self) -> bool {
+    pub(super) fn happened(&self) -> bool {
         self.happened.load(Ordering::Relaxed)
     }
 
-    fn set(&self, text: String) {
+    pub(super) fn set(&self, text: String) {
         self.text.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(text);
         self.happened.store(true, Ordering::Relaxed);
     }
 
-    fn into_result(self) -> Result<(), String> {
+    pub(super) fn into_result(self) -> Result<(), String> {
         self.text.into_inner().unwrap_or_else(PoisonError::into_inner).map_or(Ok(()), Err)
     }
 }

@@ -9,7 +9,7 @@ use duan_model::bytes::SharedBytes;
 use duan_model::graph::Op;
 use duan_model::weights::{Matrix, MatrixId};
 
-use super::pack::{Form, Row, Writing};
+use super::pack::{FirstError, Form, Row, Writing};
 use crate::error::{Result, error};
 use crate::kernels::{Place, Weights};
 use crate::large_pages::LargePages;
@@ -37,9 +37,9 @@ struct Entry {
 enum Held {
     /// In panels, in this range of what was laid out: each part by itself, its last panel filled up.
     Panels(&'static Layout, Range<usize>),
-    /// In the file, to be laid out when it is used.
+    /// In the file, to be laid out when it is used. Rows that no file has were made at load.
     File(&'static Layout),
-    /// In the file: of a format without a layout, or only to look rows up.
+    /// In the file: of a format without a layout, or only to look rows up. Rows that no file has were made at load.
     Rows,
 }
 
@@ -78,7 +78,8 @@ impl DeviceWeights {
     /// they are: filled up they could be sixteen times as large as their file.
     ///
     /// # Errors
-    /// When there is no memory for the panels, or no kernel for a format that is right on this CPU.
+    /// When there is no memory for the panels, no kernel for a format that is right on this CPU, or a weight that cannot be written
+    /// in the format that is wanted.
     pub(crate) fn new(
         model: &Model,
         ops: &[&Op],
@@ -109,6 +110,7 @@ impl DeviceWeights {
                     Held::Panels(layout, start..length)
                 }
             };
+            let matrix = if matches!(place, Held::Panels(..)) { matrix } else { resident(matrix, pool)? };
             let kernel = is_multiplied.then(|| picker.pick(matrix.format())).transpose()?;
             *entry = Some(Entry { kernel, matrix, parts, place });
         }
@@ -116,7 +118,7 @@ impl DeviceWeights {
             Packing::Kept { store, reading } if length > 0 => kept(&entries, length, store, reading, pool)?,
             Packing::Kept { .. } | Packing::InMemory | Packing::AsInFile => {
                 let mut pages = large_pages(length)?;
-                lay_out(&entries, &mut pages, pool);
+                lay_out(&entries, &mut pages, pool)?;
                 (Arc::new(Panels::Own(pages)), None)
             }
         };
@@ -151,7 +153,10 @@ impl DeviceWeights {
         let entry = self.entry(id);
         let matrix = &entry.matrix;
         let rows = matrix.rows() / entry.parts;
-        let in_file = || &matrix.bytes()[part * rows * matrix.row_bytes()..(part + 1) * rows * matrix.row_bytes()];
+        let in_file = || {
+            let all = matrix.shared().expect("rows that are not laid out were made at load");
+            &all[part * rows * matrix.row_bytes()..(part + 1) * rows * matrix.row_bytes()]
+        };
         let place = match &entry.place {
             Held::Panels(layout, range) => {
                 let bytes = range.len() / entry.parts;
@@ -177,7 +182,7 @@ impl DeviceWeights {
     /// Bytes of all matrices, as they are held.
     pub(crate) fn bytes(&self) -> usize {
         let unpacked = self.entries.iter().flatten().filter(|entry| !matches!(entry.place, Held::Panels(..)));
-        self.panels.len() + unpacked.map(|entry| entry.matrix.bytes().len()).sum::<usize>()
+        self.panels.len() + unpacked.map(|entry| entry.matrix.bytes()).sum::<usize>()
     }
 }
 
@@ -219,16 +224,41 @@ fn kept(
         Some(pages) => pages,
         None => large_pages(length)?,
     };
-    lay_out(entries, &mut pages, pool);
+    lay_out(entries, &mut pages, pool)?;
     let panels = Arc::new(Panels::Own(pages));
     let place = store.create(form.key(), form.bytes());
     let writing = place.map(|pack| form.write_aside(panels.clone(), pack));
     Ok((panels, writing))
 }
 
-/// Lays the matrices out, round by round, and gives the file's pages back after each.
-fn lay_out(entries: &[Option<Entry>], panels: &mut [u8], pool: &mut Pool) {
+/// The matrix with bytes that are there: rows that no file has are made now, by all workers.
+fn resident(matrix: Matrix, pool: &mut Pool) -> Result<Matrix> {
+    if matrix.shared().is_some() || matrix.rows() == 0 {
+        return Ok(matrix);
+    }
+    let row_bytes = matrix.row_bytes();
+    let per_piece = (PIECE_BYTES / row_bytes).max(1);
+    let mut bytes = vec![0; matrix.bytes()];
+    let out = SharedSlice::new(&mut bytes);
+    let first_error = FirstError::default();
     let workers = pool.workers();
+    pool.run(matrix.rows().div_ceil(per_piece), workers, &|piece, _| {
+        let rows = piece * per_piece..matrix.rows().min((piece + 1) * per_piece);
+        // SAFETY: each row is in one piece.
+        let to = unsafe { out.part(rows.start * row_bytes..rows.end * row_bytes) };
+        if let Err(error) = matrix.read_rows(rows.start, to) {
+            first_error.set(error.to_string());
+        }
+        matrix.release_pages(rows);
+    });
+    first_error.into_result().map_err(error)?;
+    Ok(matrix.with_bytes(bytes.into()))
+}
+
+/// Lays the matrices out, round by round, and gives the file's pages back after each. Rows that no file has are made on the way.
+fn lay_out(entries: &[Option<Entry>], panels: &mut [u8], pool: &mut Pool) -> Result<()> {
+    let workers = pool.workers();
+    let first_error = FirstError::default();
     for entry in entries.iter().flatten() {
         let Held::Panels(layout, range) = &entry.place else { continue };
         let matrix = &entry.matrix;
@@ -239,27 +269,42 @@ fn lay_out(entries: &[Option<Entry>], panels: &mut [u8], pool: &mut Pool) {
         let count = entry.parts * part_panels;
         let per_piece = (PIECE_BYTES / panel_bytes).max(1);
         let per_round = (ROUND_BYTES / panel_bytes).max(1);
-        // The file's rows of a panel.
+        // The rows of a panel.
         let rows = |index: usize| {
             let (part, panel) = (index / part_panels, index % part_panels);
             let rows = panel * PANEL_ROWS..part_rows.min((panel + 1) * PANEL_ROWS);
-            (part * part_rows + rows.start) * row_bytes..(part * part_rows + rows.end) * row_bytes
+            part * part_rows + rows.start..part * part_rows + rows.end
         };
         let out = SharedSlice::new(&mut panels[range.clone()]);
         for first in (0..count).step_by(per_round) {
             let round = first..count.min(first + per_round);
             pool.run(round.len().div_ceil(per_piece), workers, &|piece, _| {
                 let first = round.start + piece * per_piece;
+                let mut made = Vec::new();
                 for index in first..round.end.min(first + per_piece) {
                     // SAFETY: each panel is in one piece of one round.
                     let to = unsafe { out.part(index * panel_bytes..(index + 1) * panel_bytes) };
-                    layout.pack(format, &matrix.bytes()[rows(index)], row_bytes, to);
+                    let rows = rows(index);
+                    let from = match matrix.shared() {
+                        Some(all) => &all[rows.start * row_bytes..rows.end * row_bytes],
+                        None => {
+                            made.resize(rows.len() * row_bytes, 0);
+                            if let Err(error) = matrix.read_rows(rows.start, &mut made) {
+                                return first_error.set(error.to_string());
+                            }
+                            &made
+                        }
+                    };
+                    layout.pack(format, from, row_bytes, to);
                 }
             });
-            let done = matrix.bytes().slice(rows(round.start).start..rows(round.end - 1).end);
-            done.into_iter().for_each(|bytes| bytes.release_pages());
+            matrix.release_pages(rows(round.start).start..rows(round.end - 1).end);
+            if first_error.happened() {
+                return first_error.into_result().map_err(error);
+            }
         }
     }
+    Ok(())
 }
 
 fn panels_bytes(rows: usize, row_bytes: usize) -> usize {

@@ -2,11 +2,11 @@
 
 mod keys;
 
+use duan_model::checkpoint::Checkpoint;
 use duan_model::config::{
     ActivationFunction, AttentionConfig, ExpertsConfig, Mixer, Mlp, MlpConfig, ModelConfig, NormKind, QkNorm,
     RopeConfig, RopeScaling, RopeStyle,
 };
-use duan_model::gguf::GgufFile;
 use duan_model::{Model, families};
 use serde::Serialize;
 
@@ -204,7 +204,7 @@ pub struct NormFacts {
 }
 
 /// The facts about `file`, from its model where it could be read.
-pub(super) fn of(file: &GgufFile, model: Option<&Model>) -> ConfigFacts {
+pub(super) fn of(file: &Checkpoint, model: Option<&Model>) -> ConfigFacts {
     match model {
         Some(model) => of_model(file, &model.config),
         // Tensors may be of types that are not read, or missing, where the keys are as they should be.
@@ -215,7 +215,7 @@ pub(super) fn of(file: &GgufFile, model: Option<&Model>) -> ConfigFacts {
     }
 }
 
-fn of_model(file: &GgufFile, config: &ModelConfig) -> ConfigFacts {
+fn of_model(file: &Checkpoint, config: &ModelConfig) -> ConfigFacts {
     let mut facts = ConfigFacts {
         source: ConfigSource::Model,
         context_length: Some(config.context_length),
@@ -354,7 +354,7 @@ fn norm(config: &ModelConfig) -> Option<NormFacts> {
 }
 
 /// The rotary embeddings that layers use, each with its layers.
-fn ropes(file: &GgufFile, config: &ModelConfig) -> Vec<RopeFacts> {
+fn ropes(file: &Checkpoint, config: &ModelConfig) -> Vec<RopeFacts> {
     let facts = |(index, rope): (usize, &RopeConfig)| {
         let attention = config.layers.iter().enumerate().filter_map(|(layer, row)| Some((layer, row.attention()?)));
         let users: Vec<(usize, &AttentionConfig)> =
@@ -377,7 +377,7 @@ fn ropes(file: &GgufFile, config: &ModelConfig) -> Vec<RopeFacts> {
 }
 
 /// How a rotary embedding was stretched: what its numbers say, and what the file calls it.
-fn scaling(file: &GgufFile, rope: &RopeConfig, config: &ModelConfig) -> Option<RopeScalingFacts> {
+fn scaling(file: &Checkpoint, rope: &RopeConfig, config: &ModelConfig) -> Option<RopeScalingFacts> {
     let largest = |divisors: &[f32]| divisors.iter().copied().reduce(f32::max);
     let divisors = rope.frequency_divisors.as_deref();
     let (kind, factor) = match rope.scaling {

@@ -18,6 +18,7 @@ mod types;
 
 pub(crate) use about::file_type;
 
+use duan_model::checkpoint::Checkpoint;
 use duan_model::gguf::{GgufFile, Metadata};
 use duan_model::tokenizer::Tokenizer;
 use duan_model::{Model, families};
@@ -42,14 +43,16 @@ pub(crate) use types::of as types_of;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FileFacts {
-    /// Length of the file, or of all files of a split model.
+    /// Length of the file, or of all files of weights of a split model or a folder.
     pub bytes: u64,
-    /// Number of files: 1, or more for a split model.
+    /// Number of files: 1, or more for a split model or a folder.
     pub pieces: usize,
-    /// Version of the format.
-    pub version: u32,
-    /// Alignment of the tensors' data, in bytes.
-    pub alignment: u32,
+    /// What the weights lie in: `GGUF` or `safetensors`.
+    pub container: &'static str,
+    /// Version of GGUF; `None` for a folder.
+    pub version: Option<u32>,
+    /// Alignment of the tensors' data in a GGUF file, in bytes.
+    pub alignment: Option<u32>,
     /// The model's own name.
     pub name: Option<String>,
     /// The family, as the file names it.
@@ -89,10 +92,10 @@ impl FileFacts {
     ///
     /// # Errors
     /// When the context of the engine's options is not one of this model.
-    pub fn of(file: &GgufFile, engine: &Engine) -> Result<Self> {
+    pub fn of(file: &Checkpoint, engine: &Engine) -> Result<Self> {
         let metadata = file.metadata();
         let mut problems = Vec::new();
-        let tokenizer = Tokenizer::from_gguf(metadata);
+        let tokenizer = file.tokenizer();
         let model = read_model(file, tokenizer.is_ok(), &mut problems);
         if let Err(error) = &tokenizer {
             problems.push(without_file(file, error));
@@ -113,8 +116,9 @@ impl FileFacts {
         let mut facts = Self {
             bytes: file.file_bytes(),
             pieces: file.piece_count(),
-            version: file.version(),
-            alignment: file.alignment(),
+            container: if file.gguf().is_some() { "GGUF" } else { "safetensors" },
+            version: file.gguf().map(GgufFile::version),
+            alignment: file.gguf().map(GgufFile::alignment),
             name: text(metadata, "general.name"),
             is_family_supported: architecture
                 .as_deref()
@@ -150,17 +154,17 @@ impl FileFacts {
 }
 
 /// The model, or why it cannot be read; `has_tokenizer` tells what a file without weights is good for.
-fn read_model(file: &GgufFile, has_tokenizer: bool, problems: &mut Vec<String>) -> Option<Model> {
+fn read_model(file: &Checkpoint, has_tokenizer: bool, problems: &mut Vec<String>) -> Option<Model> {
     if file.tensors().is_empty() {
         let use_of = if has_tokenizer { ", which can be used to cut text into tokens" } else { "" };
         problems.push(format!("the file has no weights, only a vocabulary{use_of}"));
         return None;
     }
-    Model::from_gguf(file).map_err(|error| problems.push(without_file(file, &error))).ok()
+    Model::from_checkpoint(file).map_err(|error| problems.push(without_file(file, &error))).ok()
 }
 
 /// The error without the file's name, which whoever shows facts has said already.
-fn without_file(file: &GgufFile, error: &duan_model::Error) -> String {
+fn without_file(file: &Checkpoint, error: &duan_model::Error) -> String {
     let text = error.to_string();
     text.strip_prefix(file.label()).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&text).to_owned()
 }

@@ -1,6 +1,7 @@
 //! What is odd about a file, with what follows from it.
 
-use duan_model::gguf::{GgufFile, Value};
+use duan_model::checkpoint::Checkpoint;
+use duan_model::gguf::Value;
 use duan_model::quoted;
 use duan_model::tokenizer::Tokenizer;
 use serde::Serialize;
@@ -66,7 +67,7 @@ pub enum OddityKind {
 }
 
 /// All that is odd about the file that `facts` tell of.
-pub(super) fn of(facts: &FileFacts, file: &GgufFile, tokenizer: Option<&Tokenizer>) -> Vec<Oddity> {
+pub(super) fn of(facts: &FileFacts, file: &Checkpoint, tokenizer: Option<&Tokenizer>) -> Vec<Oddity> {
     let mut odd = Vec::new();
     let mut add = |kind: OddityKind, text: Option<String>| odd.extend(text.map(|text| Oddity { kind, text }));
     let no_text_model = no_text_model(facts, file);
@@ -96,7 +97,7 @@ pub(super) fn of(facts: &FileFacts, file: &GgufFile, tokenizer: Option<&Tokenize
 }
 
 /// Files of other uses have keys of their own.
-fn no_text_model(facts: &FileFacts, file: &GgufFile) -> Option<String> {
+fn no_text_model(facts: &FileFacts, file: &Checkpoint) -> Option<String> {
     let what = match facts.about.kind.as_deref() {
         Some("adapter") => "an adapter (LoRA), which changes another model and is none by itself".to_owned(),
         Some("mmproj") => "the part of a model that reads images or sound, and not its text model".to_owned(),
@@ -232,7 +233,7 @@ fn large_context(facts: &FileFacts) -> Option<String> {
     Some(text)
 }
 
-fn blank_keys(file: &GgufFile) -> Option<String> {
+fn blank_keys(file: &Checkpoint) -> Option<String> {
     let is_blank = |value: &Value| matches!(value, Value::String(text) if text.trim().is_empty());
     let blank = file.metadata().iter().filter(|(key, value)| key.trim().is_empty() || is_blank(value));
     let names: Vec<String> = blank.map(|(key, _)| key.to_owned()).collect();

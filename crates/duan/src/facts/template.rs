@@ -1,6 +1,6 @@
 //! What a file's chat template does, found out by rendering short conversations with it.
 
-use duan_model::gguf::GgufFile;
+use duan_model::checkpoint::Checkpoint;
 use duan_model::template::{ChatTemplate, Message, Part, Prompt, RenderOptions};
 use duan_model::tokenizer::{TokenKind, Tokenizer};
 use serde::Serialize;
@@ -65,7 +65,7 @@ pub struct TemplateFacts {
 }
 
 impl TemplateFacts {
-    pub(super) fn of(file: &GgufFile, tokenizer: Option<&Tokenizer>) -> Self {
+    pub(super) fn of(file: &Checkpoint, tokenizer: Option<&Tokenizer>) -> Self {
         let mut facts = Self {
             status: TemplateStatus::None,
             error: None,
@@ -111,7 +111,7 @@ impl TemplateFacts {
         self.status == TemplateStatus::Ready
     }
 
-    fn fill(&mut self, file: &GgufFile, template: &ChatTemplate, tokenizer: Option<&Tokenizer>) {
+    fn fill(&mut self, file: &Checkpoint, template: &ChatTemplate, tokenizer: Option<&Tokenizer>) {
         self.status = TemplateStatus::Ready;
         self.characters = Some(template.source().chars().count());
         let source = if tokenizer.is_some() { template.source_name() } else { KEY };

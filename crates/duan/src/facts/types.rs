@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use duan_model::gguf::{GgufFile, TensorInfo};
+use duan_model::checkpoint::Checkpoint;
+use duan_model::gguf::TensorInfo;
 use duan_quant::TypeStatus;
 use serde::Serialize;
 
@@ -29,7 +30,7 @@ pub struct TypeFacts {
 }
 
 /// The tensors of a file by their types, that of the most weights first.
-pub(crate) fn of(file: &GgufFile) -> Vec<TypeFacts> {
+pub(crate) fn of(file: &Checkpoint) -> Vec<TypeFacts> {
     let mut rows: HashMap<u32, TypeFacts> = HashMap::new();
     for tensor in file.tensors() {
         let row = rows.entry(tensor.type_id).or_insert_with(|| TypeFacts::empty(tensor));
@@ -72,7 +73,7 @@ fn bits(bytes: u64, weights: u64) -> Option<f64> {
 
 /// The weights that one token uses of a mixture with so many experts, of which it uses so many: all but those of the experts
 /// that are not chosen. The experts of a layer are one tensor, whose name tells.
-pub(super) fn active_weights(file: &GgufFile, experts: Option<(usize, usize)>) -> Option<u64> {
+pub(super) fn active_weights(file: &Checkpoint, experts: Option<(usize, usize)>) -> Option<u64> {
     let (experts, used) = experts.filter(|&(experts, used)| experts > 0 && used <= experts)?;
     let mut has_experts = false;
     let active = |tensor: &TensorInfo| {

@@ -62,6 +62,13 @@ struct Pack {
     used: SystemTime,
 }
 
+/// What people call a model by whose first file this is: a folder of Hugging Face is known by its configuration.
+fn model_path(first: &Path) -> PathBuf {
+    let is_config = first.file_name().is_some_and(|name| name == "config.json");
+    let folder = first.parent().filter(|_| is_config);
+    folder.unwrap_or(first).to_owned()
+}
+
 impl PackFolder {
     /// The packs in the cache at `cache_dir`. Nothing is read or made yet.
     pub fn new(cache_dir: &Path) -> Self {
@@ -80,7 +87,7 @@ impl PackFolder {
             let note = self.note(&id).unwrap_or_default();
             let seconds = |time: SystemTime| time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
             Packed {
-                paths: note.places.iter().rev().filter_map(|place| Some(place.first()?.path.clone())).collect(),
+                paths: note.places.iter().rev().filter_map(|place| Some(model_path(&place.first()?.path))).collect(),
                 bytes: packs.iter().map(|pack| pack.bytes).sum(),
                 packs: packs.len(),
                 used_unix_s: packs.iter().map(|pack| seconds(pack.used)).max().unwrap_or(0),

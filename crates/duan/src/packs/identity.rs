@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::UNIX_EPOCH;
 
-use duan_model::gguf::GgufFile;
+use duan_model::checkpoint::Checkpoint;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -72,7 +72,7 @@ pub(super) fn are_same(a: &[Stamp], b: &[Stamp]) -> bool {
 
 impl ModelFiles {
     /// The files behind `file`; none where it lies in memory.
-    pub(super) fn of(file: &GgufFile) -> io::Result<Option<Self>> {
+    pub(super) fn of(file: &Checkpoint) -> io::Result<Option<Self>> {
         let Some(found) = file.disk_files().map_err(io::Error::other)? else { return Ok(None) };
         let mut files = Vec::with_capacity(found.len());
         let mut stamps = Vec::with_capacity(found.len());

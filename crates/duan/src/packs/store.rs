@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use duan_backend::{PackReader, PackStore, PackWriter};
 use duan_model::bytes::SharedBytes;
-use duan_model::gguf::GgufFile;
+use duan_model::checkpoint::Checkpoint;
 
 use super::PackOptions;
 use super::folder::{PackFolder, lock};
@@ -56,7 +56,7 @@ enum Refusal {
 impl ModelPacks {
     /// The packs of the model in `file`; none where it is not on the disk. The file is read from end to end only where that may save a
     /// pack: it was not seen before, and there is one of a model of this length.
-    pub(crate) fn of(file: &GgufFile, options: &PackOptions) -> Option<Self> {
+    pub(crate) fn of(file: &Checkpoint, options: &PackOptions) -> Option<Self> {
         let model = match ModelFiles::of(file) {
             Ok(model) => model?,
             Err(error) => {

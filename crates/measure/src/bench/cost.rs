@@ -10,7 +10,7 @@ use duan_model::graph::Op;
 
 /// Bytes of weights that one token reads, as the file has them.
 pub fn weights_bytes(model: &Model) -> u64 {
-    let bytes = |id| model.weights.matrix(id).bytes().len() as u64;
+    let bytes = |id| model.weights.matrix(id).bytes() as u64;
     let of = |op: &Op| match op {
         Op::Embed { table, .. } => model.weights.matrix(*table).row_bytes() as u64,
         Op::Linear { parts, .. } => parts.iter().map(|part| bytes(part.matrix)).sum(),
@@ -55,7 +55,7 @@ mod tests {
 
     fn matrix_bytes(model: &Model, name: &str) -> u64 {
         let matrices = model.weights.matrices().iter().filter(|matrix| matrix.name().contains(name));
-        matrices.map(|matrix| matrix.bytes().len() as u64).sum()
+        matrices.map(|matrix| matrix.bytes() as u64).sum()
     }
 
     #[test]
@@ -74,7 +74,7 @@ mod tests {
         let table = &model.weights.matrices()[0];
         assert_eq!(table.name(), "token_embd.weight");
         let row = table.row_bytes() as u64;
-        assert_eq!(weights_bytes(&model), matrix_bytes(&model, "") - table.bytes().len() as u64 + row);
+        assert_eq!(weights_bytes(&model), matrix_bytes(&model, "") - table.bytes() as u64 + row);
     }
 
     #[test]
@@ -88,7 +88,7 @@ mod tests {
         assert!(used < experts);
         let all_experts = matrix_bytes(&model, "_exps");
         let table = &model.weights.matrices()[0];
-        let looked_up = if model.config.tied_head { 0 } else { table.bytes().len() as u64 };
+        let looked_up = if model.config.tied_head { 0 } else { table.bytes() as u64 };
         let dense = matrix_bytes(&model, "") - all_experts - looked_up + table.row_bytes() as u64;
         assert_eq!(weights_bytes(&model), dense + all_experts / experts * used);
     }

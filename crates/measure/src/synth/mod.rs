@@ -8,7 +8,6 @@
 //! `weights.rs` makes the bytes.
 
 mod error;
-mod file;
 mod mix;
 mod shapes;
 mod tensors;
@@ -76,7 +75,7 @@ pub fn write(
     let (writer, mut summary) = plan(options, &weights)?;
     summary.bytes = writer.file_bytes();
     let mut on_bytes = |done| on_progress(done, summary.bytes);
-    let is_done = file::write_whole(path, summary.bytes, options.force, &mut on_bytes, |mut out| {
+    let is_done = duan_files::write_whole(path, summary.bytes, options.force, &mut on_bytes, |mut out| {
         writer.write(&mut out).map(|_| ())
     })?;
     Ok(is_done.then_some(summary))

@@ -3,11 +3,26 @@
 //!
 //! GGUF stores norm weights with their `+ 1` already added, so they are used as they are.
 
+use super::gemma::sizes;
 use super::{ConfigReader, Family};
 use crate::config::{ActivationFunction, AttentionConfig, LayerConfig, Mixer, ModelConfig, RopeStyle};
 use crate::error::Result;
+use crate::hugging_face::{Keys, PLAIN, Tensors, To, Translation};
 
-pub(super) const FAMILY: Family = Family { name: "gemma2", read };
+pub(super) const FAMILY: Family = Family { name: "gemma2", read, folders: FOLDERS };
+
+const FOLDERS: &[Translation] = &[Translation { model_types: &["gemma2"], keys, tensors: TENSORS, is_tied: true }];
+
+/// With norms behind attention and MLP, the name of the one behind attention is that of the one before the MLP elsewhere.
+pub(super) const TENSORS: Tensors = Tensors {
+    own: &[
+        ("post_attention_layernorm", To::Name("post_attention_norm")),
+        ("pre_feedforward_layernorm", To::Name("ffn_norm")),
+        ("post_feedforward_layernorm", To::Name("post_ffw_norm")),
+    ],
+    norms_plus_one: true,
+    ..PLAIN
+};
 
 /// Of so many layers the last one sees everything, where the file does not say.
 const PATTERN: usize = 2;
@@ -36,4 +51,24 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     };
     let layers = file.windowed_layers(PATTERN)?.into_iter().map(layer).collect();
     Ok(ModelConfig { embedding_scale: (hidden_size as f32).sqrt(), ..file.model(vec![rope], layers)? })
+}
+
+fn keys(keys: &mut Keys<'_>) -> Result<()> {
+    let config = keys.config;
+    keys.activation(&["gelu_pytorch_tanh"])?;
+    config.flag("attention_bias", false)?;
+    sizes(keys)?;
+    keys.kv_and_head_width()?;
+    keys.rms_epsilon()?;
+    keys.score_width(keys.head_width()?, LAYERS_27B as u32)?;
+    for (key, name) in
+        [("attn_logit_softcapping", "attn_logit_softcapping"), ("final_logit_softcapping", "final_logit_softcapping")]
+    {
+        if let Some(cap) = config.optional_number(name)? {
+            keys.put(key, cap as f32)?;
+        }
+    }
+    keys.window(false)?;
+    keys.windowed_layers(PATTERN)?;
+    keys.rope()
 }

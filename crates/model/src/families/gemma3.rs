@@ -3,11 +3,23 @@
 //!
 //! GGUF stores norm weights with their `+ 1` already added, so they are used as they are.
 
+use super::gemma2::TENSORS;
 use super::{ConfigReader, Family};
 use crate::config::{ActivationFunction, AttentionConfig, LayerConfig, Mixer, ModelConfig, RopeConfig, RopeStyle};
 use crate::error::Result;
+use crate::hugging_face::{Keys, Translation};
 
-pub(super) const FAMILY: Family = Family { name: "gemma3", read };
+pub(super) const FAMILY: Family = Family { name: "gemma3", read, folders: FOLDERS };
+
+const FOLDERS: &[Translation] =
+    &[Translation { model_types: &["gemma3", "gemma3_text"], keys, tensors: TENSORS, is_tied: true }];
+
+/// What configurations leave out where it is as in the 4B.
+const HEADS: u32 = 8;
+const KV_HEADS: u32 = 4;
+const HEAD_WIDTH: u32 = 256;
+const EPSILON: f64 = 1e-6;
+const CONTEXT: u32 = 131_072;
 
 /// Of so many layers the last one sees everything; files made before the key existed mean this too.
 const PATTERN: usize = 6;
@@ -43,4 +55,31 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     };
     let layers = file.windowed_layers(PATTERN)?.into_iter().map(layer).collect();
     Ok(ModelConfig { embedding_scale: (hidden_size as f32).sqrt(), ..file.model(vec![global, local], layers)? })
+}
+
+fn keys(keys: &mut Keys<'_>) -> Result<()> {
+    let config = keys.config;
+    keys.activation(&["gelu_pytorch_tanh"])?;
+    config.flag("attention_bias", false)?;
+    config.refuse(&["attn_logit_softcapping"])?;
+    config.refuse_flags(&["use_bidirectional_attention"])?;
+    keys.put("block_count", config.count("num_hidden_layers")?)?;
+    keys.put("context_length", config.optional_positions("max_position_embeddings")?.unwrap_or(CONTEXT))?;
+    keys.put("embedding_length", config.count("hidden_size")?)?;
+    keys.put("feed_forward_length", config.count("intermediate_size")?)?;
+    keys.put("attention.head_count", config.optional_count("num_attention_heads")?.unwrap_or(HEADS))?;
+    keys.put("attention.head_count_kv", config.optional_count("num_key_value_heads")?.unwrap_or(KV_HEADS))?;
+    let width = config.optional_count("head_dim")?.unwrap_or(HEAD_WIDTH);
+    keys.put_head_width(width)?;
+    keys.put("attention.layer_norm_rms_epsilon", config.optional_number("rms_norm_eps")?.unwrap_or(EPSILON) as f32)?;
+    keys.score_width(width, LAYERS_27B as u32)?;
+    if let Some(cap) = config.optional_number("final_logit_softcapping")? {
+        keys.put("final_logit_softcapping", cap as f32)?;
+    }
+    keys.window(false)?;
+    keys.windowed_layers(PATTERN)?;
+    if keys.rope_base()?.is_none() {
+        keys.put("rope.freq_base", GLOBAL_BASE)?;
+    }
+    keys.rope()
 }

@@ -23,9 +23,10 @@ mod rope;
 mod smollm3;
 mod stablelm;
 
+use crate::checkpoint::Checkpoint;
 use crate::config::{Mixer, Mlp, ModelConfig};
 use crate::error::{Error, Result, quoted};
-use crate::gguf::GgufFile;
+use crate::hugging_face::Translation;
 
 pub use reader::ConfigReader;
 
@@ -35,6 +36,8 @@ pub struct Family {
     pub name: &'static str,
     /// Fills the configuration from a file's keys and tensors.
     pub read: fn(&ConfigReader<'_>) -> Result<ModelConfig>,
+    /// How checkpoints of Hugging Face are translated to what `read` reads.
+    pub folders: &'static [Translation],
 }
 
 /// Every family that is read here.
@@ -65,7 +68,7 @@ const MOST_USED_EXPERTS: usize = 256;
 ///
 /// # Errors
 /// When the family is unknown, a key is missing, has another type or contradicts another.
-pub fn read_config(file: &GgufFile) -> Result<ModelConfig> {
+pub fn read_config(file: &Checkpoint) -> Result<ModelConfig> {
     const KEY: &str = "general.architecture";
     let name = file.metadata().string(KEY)?.ok_or_else(|| {
         Error::key(file.label(), KEY, "the family of the model", "no such key")
@@ -82,7 +85,7 @@ pub fn read_config(file: &GgufFile) -> Result<ModelConfig> {
 }
 
 /// What every model must satisfy, whatever its family.
-fn check(file: &GgufFile, config: &ModelConfig) -> Result<()> {
+fn check(file: &Checkpoint, config: &ModelConfig) -> Result<()> {
     let require = |holds: bool, key: &str, expected: &str, found: String| {
         let key = format!("{}.{key}", config.family);
         if holds { Ok(()) } else { Err(Error::key(file.label(), &key, expected, found)) }

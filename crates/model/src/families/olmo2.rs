@@ -4,8 +4,22 @@
 use super::{ConfigReader, Family};
 use crate::config::{ActivationFunction, AttentionConfig, LayerConfig, Mixer, ModelConfig, RopeStyle};
 use crate::error::Result;
+use crate::gguf::{Array, Value};
+use crate::hugging_face::{Keys, PLAIN, Tensors, To, Translation};
 
-pub(super) const FAMILY: Family = Family { name: "olmo2", read };
+pub(super) const FAMILY: Family = Family { name: "olmo2", read, folders: FOLDERS };
+
+const FOLDERS: &[Translation] =
+    &[Translation { model_types: &["olmo2", "olmo3"], keys, tensors: TENSORS, is_tied: false }];
+
+/// Norms stand behind attention and MLP only.
+const TENSORS: Tensors = Tensors {
+    own: &[
+        ("post_attention_layernorm", To::Name("post_attention_norm")),
+        ("post_feedforward_layernorm", To::Name("post_ffw_norm")),
+    ],
+    ..PLAIN
+};
 
 /// Of so many layers the last one sees everything, where the file does not say.
 const PATTERN: usize = 4;
@@ -28,4 +42,23 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     };
     let layers = file.windowed_layers(PATTERN)?.into_iter().map(layer).collect();
     file.model(vec![global, local], layers)
+}
+
+fn keys(keys: &mut Keys<'_>) -> Result<()> {
+    let config = keys.config;
+    keys.activation(&["silu"])?;
+    config.refuse_flags(&["attention_bias"])?;
+    config.refuse(&["clip_qkv"])?;
+    keys.sizes()?;
+    keys.kv_and_head_width()?;
+    keys.rms_epsilon()?;
+    if keys.window(false)?.is_some() {
+        let layers = config.count("num_hidden_layers")?;
+        let windowed = match config.layer_types(layers)? {
+            Some(types) => keys.are_windowed(&types)?,
+            None => (1..=layers as usize).map(|layer| !layer.is_multiple_of(PATTERN)).collect(),
+        };
+        keys.put("attention.sliding_window_pattern", Value::Array(Array::Bool(windowed)))?;
+    }
+    keys.rope()
 }

@@ -1,7 +1,8 @@
 //! A file seen from one family: keys without their prefix, with checks.
 
+use crate::checkpoint::Checkpoint;
 use crate::error::{Error, Result};
-use crate::gguf::{Array, GgufFile, Value};
+use crate::gguf::{Array, Value};
 
 /// The most layers, heads or numbers per row that a file may ask for: far above any model, far below
 /// what would overflow a product of three of them.
@@ -12,7 +13,7 @@ const PER_LAYER: [&str; 3] = ["attention.head_count", "attention.head_count_kv",
 
 /// A file seen from one family: keys without their prefix, with checks.
 pub struct ConfigReader<'a> {
-    pub(super) file: &'a GgufFile,
+    pub(super) file: &'a Checkpoint,
     pub(super) prefix: &'static str,
 }
 

@@ -4,8 +4,21 @@
 use super::{ConfigReader, Family};
 use crate::config::{ActivationFunction, LayerConfig, Mixer, ModelConfig, NormKind, RopeStyle};
 use crate::error::Result;
+use crate::hugging_face::{Keys, PLAIN, Tensors, To, Translation};
 
-pub(super) const FAMILY: Family = Family { name: "stablelm", read };
+pub(super) const FAMILY: Family = Family { name: "stablelm", read, folders: FOLDERS };
+
+const FOLDERS: &[Translation] =
+    &[Translation { model_types: &["stablelm", "stablelm_epoch"], keys, tensors: TENSORS, is_tied: false }];
+
+/// The norms of the heads are a tensor each.
+const TENSORS: Tensors = Tensors {
+    own: &[
+        ("self_attn.q_layernorm.norms.*", To::Stack("attn_q_norm")),
+        ("self_attn.k_layernorm.norms.*", To::Stack("attn_k_norm")),
+    ],
+    ..PLAIN
+};
 
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     let attention = file.attention(0)?;
@@ -15,4 +28,21 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
         ..LayerConfig::new(Mixer::Attention(attention), file.gated(ActivationFunction::Silu)?)
     };
     file.model_with(file.norm(NormKind::Layer)?, vec![rope], vec![layer; file.layers()?])
+}
+
+fn keys(keys: &mut Keys<'_>) -> Result<()> {
+    let config = keys.config;
+    keys.activation(&["silu"])?;
+    config.flag("use_qkv_bias", false)?;
+    config.flag("qk_layernorm", false)?;
+    config.get("rope_pct");
+    keys.sizes()?;
+    keys.kv_and_head_width()?;
+    let dims = keys.rotated_part()? * f64::from(keys.head_width()?);
+    keys.put("rope.dimension_count", dims as u32)?;
+    keys.put("use_parallel_residual", config.flag("use_parallel_residual", true)?)?;
+    let epsilon = config.optional_number("layer_norm_eps")?;
+    let epsilon = epsilon.map_or_else(|| config.number("norm_eps"), Ok)?;
+    keys.put("attention.layer_norm_epsilon", epsilon as f32)?;
+    keys.rope()
 }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use duan_quant::TypeStatus;
 
@@ -14,6 +15,7 @@ use super::tensor::{self, TensorInfo};
 use super::value::Value;
 use crate::bytes::SharedBytes;
 use crate::error::{Error, Result, file_label, quoted};
+use crate::pieces::{FileLength, Piece, disk_files};
 
 /// Header, metadata and tensor entries must end within the first 256 MiB. The largest known (a vocabulary of
 /// 256 thousand tokens and a whole tokenizer as JSON) take about 50 MiB; without a limit, a damaged count in a
@@ -32,61 +34,19 @@ const LEAST_ENTRY_BYTES: u64 = 8 + 4 + 1;
 /// What the entries say was checked when the file was opened: each tensor of known size lies inside the file,
 /// aligned, and overlaps no other. Types that cannot be read are no error here; [`GgufFile::unsupported_types`]
 /// lists them.
+///
+/// Cheap to clone: what was read is shared.
 #[derive(Debug, Clone)]
 pub struct GgufFile {
     path: PathBuf,
     version: u32,
     alignment: u32,
     data_start: u64,
-    metadata: Metadata,
-    tensors: Vec<TensorInfo>,
-    index: HashMap<String, usize>,
+    metadata: Arc<Metadata>,
+    tensors: Arc<Vec<TensorInfo>>,
+    index: Arc<HashMap<String, usize>>,
     /// The file, or all files of a split model in their order; never empty.
     pieces: Vec<Piece>,
-}
-
-/// One file on the disk, or one buffer.
-#[derive(Debug, Clone)]
-struct Piece {
-    path: PathBuf,
-    label: String,
-    bytes: SharedBytes,
-}
-
-/// The length of a file that is open, or of all files of a split model; it keeps them open and nothing else of them.
-#[derive(Debug, Clone)]
-pub struct FileLength {
-    pieces: Vec<Piece>,
-}
-
-impl FileLength {
-    /// Asks for the length anew. Weights that lie in a file that was cut must not be read any more: the system would end the
-    /// process. A file that was replaced or removed by name stays as it was for those that have it open.
-    ///
-    /// # Errors
-    /// Where the file is shorter than when it was opened, or cannot be asked.
-    pub fn check(&self) -> Result<()> {
-        self.pieces.iter().try_for_each(Piece::check_length)
-    }
-}
-
-impl Piece {
-    fn check_length(&self) -> Result<()> {
-        let now = self.current_bytes()?;
-        if now < self.bytes.len() as u64 {
-            return Err(Error::WrongFile {
-                file: self.label.clone(),
-                found: format!("the file was cut from {} to {now} bytes while it was in use", self.bytes.len()),
-                remedy: "get it again, and load it anew".to_owned(),
-            });
-        }
-        Ok(())
-    }
-
-    /// Length of the file as it is now.
-    fn current_bytes(&self) -> Result<u64> {
-        self.bytes.current_source_bytes().map_err(|error| Error::io(&self.label, "read its size", error))
-    }
 }
 
 /// A type of which a file has tensors, and which cannot be read.
@@ -174,19 +134,21 @@ impl GgufFile {
         let data_start = (reader.position() as u64).next_multiple_of(u64::from(alignment));
         tensor::place_tensors(&mut tensors, &label, data_start, u64::from(alignment), bytes.len() as u64)?;
         let pieces = vec![Piece { path: path.clone(), label, bytes }];
+        let (metadata, tensors, index) = (Arc::new(metadata), Arc::new(tensors), Arc::new(index));
         Ok(GgufFile { path, version, alignment, data_start, metadata, tensors, index, pieces })
     }
 
     /// Adds the tensors of the next piece of a split model. Of its metadata nothing more is needed.
     pub(super) fn add_piece(&mut self, next: GgufFile) -> Result<()> {
         let label = next.label().to_owned();
-        for tensor in next.tensors {
-            if let Some(first) = self.index.insert(tensor.name.clone(), self.tensors.len()) {
-                let first = &self.pieces[self.tensors[first].piece].label;
+        let (tensors, index) = (Arc::make_mut(&mut self.tensors), Arc::make_mut(&mut self.index));
+        for tensor in next.tensors.iter() {
+            if let Some(first) = index.insert(tensor.name.clone(), tensors.len()) {
+                let first = &self.pieces[tensors[first].piece].label;
                 return Err(Error::tensor(&label, &tensor.name, "it in one piece only", format!("it in {first} too"))
                     .with_remedy("fetch all pieces again, from one place"));
             }
-            self.tensors.push(TensorInfo { piece: self.pieces.len(), ..tensor });
+            tensors.push(TensorInfo { piece: self.pieces.len(), ..tensor.clone() });
         }
         self.pieces.extend(next.pieces);
         Ok(())
@@ -215,6 +177,10 @@ impl GgufFile {
     /// The tensor of this name.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.index.get(name).map(|&index| &self.tensors[index])
+    }
+
+    pub(crate) fn tensor_index(&self, name: &str) -> Option<usize> {
+        self.index.get(name).copied()
     }
 
     /// Where the file is, the first one of a split model; for a file from memory, its name.
@@ -255,15 +221,7 @@ impl GgufFile {
         };
         // Only the entry of another file can name a piece that is not there.
         let piece = self.pieces.get(tensor.piece).unwrap_or(&self.pieces[0]);
-        let current = piece.current_bytes()?;
-        let end = tensor.offset.checked_add(needed).filter(|&end| end <= current);
-        let range = end.and_then(|end| Some(usize::try_from(tensor.offset).ok()?..usize::try_from(end).ok()?));
-        range.and_then(|range| piece.bytes.slice(range)).ok_or_else(|| Error::Truncated {
-            file: piece.label.clone(),
-            place: format!("tensor `{}` at byte {}", quoted(&tensor.name), tensor.offset),
-            needed,
-            available: current.min(piece.bytes.len() as u64).saturating_sub(tensor.offset),
-        })
+        piece.slice(&tensor.name, tensor.offset, needed)
     }
 
     /// The files on the disk behind this one, in their order, each with its path and a handle of the file that was opened: it
@@ -273,25 +231,50 @@ impl GgufFile {
     /// # Errors
     /// Where the system gives no more handles.
     pub fn disk_files(&self) -> Result<Option<Vec<(PathBuf, File)>>> {
-        let mut files = Vec::with_capacity(self.pieces.len());
-        for piece in &self.pieces {
-            let file =
-                piece.bytes.source_file().map_err(|error| Error::io(&piece.label, "open it once more", error))?;
-            let Some(file) = file else { return Ok(None) };
-            files.push((piece.path.clone(), file));
-        }
-        Ok(Some(files))
+        disk_files(&self.pieces)
     }
 
     /// What tells later whether a file was cut while its weights are in use.
     pub fn length(&self) -> FileLength {
-        FileLength { pieces: self.pieces.clone() }
+        FileLength::of(self.pieces.clone())
     }
 
     /// The types of this file's tensors that cannot be read, by type id, with counts and examples. Empty where all can.
     pub fn unsupported_types(&self) -> Vec<UnsupportedType> {
+        UnsupportedType::of(&self.tensors)
+    }
+
+    /// Fails where the tensors cannot be run: where there are none, and where [`GgufFile::unsupported_types`] is not
+    /// empty, with all of them in one line.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    pub fn check_types(&self) -> Result<()> {
+        check_types(self.label(), &self.tensors)
+    }
+}
+
+/// [`GgufFile::check_types`] of any tensors.
+pub(crate) fn check_types(label: &str, tensors: &[TensorInfo]) -> Result<()> {
+    if tensors.is_empty() {
+        let what = "this file has a vocabulary and no tensors: its tokenizer can be used, and there is nothing to run";
+        return Err(Error::unsupported(label, what, "get the file of this model that has the weights"));
+    }
+    let found = UnsupportedType::of(tensors);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<String> = found.iter().map(UnsupportedType::describe).collect();
+    let known: Vec<&str> = duan_quant::FORMATS.iter().map(|format| format.name).collect();
+    let what = format!("duan cannot read some of its tensors: {}", rows.join(", "));
+    Err(Error::unsupported(label, what, format!("get the model in one of {}", known.join(", "))))
+}
+
+impl UnsupportedType {
+    /// Those of some tensors, by type id.
+    pub(crate) fn of(tensors: &[TensorInfo]) -> Vec<UnsupportedType> {
         let mut found: Vec<UnsupportedType> = Vec::new();
-        for tensor in &self.tensors {
+        for tensor in tensors {
             let status = tensor.type_status();
             if matches!(status, TypeStatus::Supported(_)) {
                 continue;
@@ -311,29 +294,6 @@ impl GgufFile {
         found
     }
 
-    /// Fails where the tensors cannot be run: where there are none, and where [`GgufFile::unsupported_types`] is not
-    /// empty, with all of them in one line.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`].
-    pub fn check_types(&self) -> Result<()> {
-        if self.tensors.is_empty() {
-            let what =
-                "this file has a vocabulary and no tensors: its tokenizer can be used, and there is nothing to run";
-            return Err(Error::unsupported(self.label(), what, "get the file of this model that has the weights"));
-        }
-        let found = self.unsupported_types();
-        if found.is_empty() {
-            return Ok(());
-        }
-        let rows: Vec<String> = found.iter().map(UnsupportedType::describe).collect();
-        let known: Vec<&str> = duan_quant::FORMATS.iter().map(|format| format.name).collect();
-        let what = format!("duan cannot read some of its tensors: {}", rows.join(", "));
-        Err(Error::unsupported(self.label(), what, format!("get the model in one of {}", known.join(", "))))
-    }
-}
-
-impl UnsupportedType {
     fn describe(&self) -> String {
         let why = match self.status {
             TypeStatus::Removed { .. } => "removed from GGUF, ",

@@ -73,7 +73,7 @@ fn identify(bytes: &[u8]) -> (String, &'static str) {
         return known("a big-endian model", "get the usual little-endian file of this model");
     }
     if is_safetensors(bytes) {
-        return known("a safetensors file", "get a GGUF file of this model");
+        return known("a safetensors file", "name the folder that it lies in, with config.json and tokenizer.json");
     }
     if let Some((what, remedy)) = archive(bytes) {
         return known(what, remedy);

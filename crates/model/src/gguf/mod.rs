@@ -17,8 +17,11 @@ mod tensor;
 mod value;
 pub mod write;
 
-pub use file::{ALIGNMENT_LIMIT_BYTES, FileLength, GgufFile, HEADER_LIMIT_BYTES, UnsupportedType};
+pub use crate::pieces::FileLength;
+pub(crate) use file::check_types;
+pub use file::{ALIGNMENT_LIMIT_BYTES, GgufFile, HEADER_LIMIT_BYTES, UnsupportedType};
 pub use metadata::Metadata;
 pub use split::PIECES_LIMIT;
 pub use tensor::TensorInfo;
+pub(crate) use tensor::size_in_bytes;
 pub use value::{Array, StringArray, Value};

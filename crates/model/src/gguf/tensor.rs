@@ -92,7 +92,7 @@ fn read_entry(reader: &mut Reader, label: &str, number: u64) -> Result<TensorInf
 ///
 /// # Errors
 /// Where the product of the dims or the size does not fit, or the first dim is not a whole number of blocks.
-pub(super) fn size_in_bytes(label: &str, name: &str, dims: &[u64], type_id: u32) -> Result<Option<u64>> {
+pub(crate) fn size_in_bytes(label: &str, name: &str, dims: &[u64], type_id: u32) -> Result<Option<u64>> {
     let too_large = |what: &str| {
         Error::tensor(label, name, format!("a {what} that fits 63 bits"), format!("dims {dims:?}"))
             .with_remedy("the file is damaged or was made wrongly, fetch it again")

@@ -1,7 +1,7 @@
 //! From tokens back to text, one token at a time, always in whole characters.
 
 use super::vocabulary::TokenKind;
-use super::{Tokenizer, vocabulary::Vocabulary};
+use super::{SpacePrefix, Tokenizer, vocabulary::Vocabulary};
 
 /// Turns tokens into text as they come.
 ///
@@ -27,7 +27,7 @@ impl<'t> StreamDecoder<'t> {
         StreamDecoder {
             vocabulary: &tokenizer.vocabulary,
             pending: Vec::with_capacity(4),
-            strips_space: tokenizer.adds_space_prefix,
+            strips_space: tokenizer.space_prefix != SpacePrefix::Never,
             prints_control: false,
         }
     }

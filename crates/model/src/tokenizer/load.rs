@@ -11,23 +11,44 @@ use super::special::{Finder, end_of_turn_by_name, miscast_starts_of_turn, strips
 use super::spm::Spm;
 use super::unigram::Unigram;
 use super::vocabulary::{Spelling, TokenKind, Vocabulary};
-use super::{Model, Tokenizer};
+use super::{Model, SpacePrefix, Tokenizer};
 use crate::error::{Error, Result, quoted};
 use crate::gguf::{Array, Metadata, StringArray, Value};
 
-const MODEL: &str = "tokenizer.ggml.model";
-const PRE: &str = "tokenizer.ggml.pre";
-const TOKENS: &str = "tokenizer.ggml.tokens";
-const TYPES: &str = "tokenizer.ggml.token_type";
-const SCORES: &str = "tokenizer.ggml.scores";
-const MERGES: &str = "tokenizer.ggml.merges";
-const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+/// Keys of the metadata. Those that begin with `duan.` are duan's own: a `tokenizer.json` says what GGUF has no key for, and where
+/// that changes tokens, it is written beside GGUF's keys. Other programs pass them over.
+pub(crate) mod keys {
+    pub(crate) const MODEL: &str = "tokenizer.ggml.model";
+    pub(crate) const PRE: &str = "tokenizer.ggml.pre";
+    pub(crate) const TOKENS: &str = "tokenizer.ggml.tokens";
+    pub(crate) const TYPES: &str = "tokenizer.ggml.token_type";
+    pub(crate) const SCORES: &str = "tokenizer.ggml.scores";
+    pub(crate) const MERGES: &str = "tokenizer.ggml.merges";
+    pub(crate) const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+    pub(crate) const ADDS_BOS: &str = "tokenizer.ggml.add_bos_token";
+    pub(crate) const ADDS_EOS: &str = "tokenizer.ggml.add_eos_token";
+    pub(crate) const ADDS_SPACE_PREFIX: &str = "tokenizer.ggml.add_space_prefix";
+    pub(crate) const REMOVES_EXTRA_SPACES: &str = "tokenizer.ggml.remove_extra_whitespaces";
+    pub(crate) const LOWERCASE: &str = "tokenizer.ggml.normalizer.lowercase";
+    /// A string: what happens to text instead of what the pre-tokenizer's row says: `none`, `nfc`, `nfkc`, `lowercase`.
+    pub(crate) const NORMALIZER: &str = "duan.tokenizer.normalizer";
+    /// A bool: whether a piece that is a token is taken whole, instead of what the row says.
+    pub(crate) const WHOLE_PIECES: &str = "duan.tokenizer.whole_pieces";
+    /// A string: which texts get a space in front, where not all do: `first`, `unless_spaced`.
+    pub(crate) const SPACE_PREFIX: &str = "duan.tokenizer.space_prefix";
+    /// Ids of tokens that swallow the white space after them.
+    pub(crate) const STRIPS_RIGHT: &str = "duan.tokenizer.strips_right";
+    /// Ids of tokens that end a turn, beside those that GGUF has keys for.
+    pub(crate) const END_OF_TURN: &str = "duan.tokenizer.end_of_turn";
+}
+
+use keys::{CHARSMAP, MERGES, MODEL, PRE, SCORES, TOKENS, TYPES};
 
 /// The most tokens that a vocabulary may have. The largest known ones have about 260 thousand.
-const MOST_TOKENS: usize = 1 << 24;
+pub(crate) const MOST_TOKENS: usize = 1 << 24;
 
 /// The most merges that a vocabulary may have. Ranks and places in the table of merges are 32-bit numbers.
-const MOST_MERGES: usize = 1 << 26;
+pub(crate) const MOST_MERGES: usize = 1 << 26;
 
 /// The kind of tokenizer that the file names.
 #[derive(Debug, Clone, Copy)]
@@ -88,7 +109,12 @@ pub(super) fn from_gguf(metadata: &Metadata) -> Result<Tokenizer> {
     let texts = tokens(metadata)?;
     let mut kinds = token_kinds(metadata, texts.len(), &mut warnings)?;
     let special = SpecialIds::read(metadata, kind, texts, &mut kinds, &mut warnings)?;
-    let end_of_turn = special.end_of_turn(texts, &mut kinds, &mut warnings);
+    let mut end_of_turn = special.end_of_turn(texts, &mut kinds, &mut warnings);
+    for id in ids_at(metadata, keys::END_OF_TURN, texts.len())? {
+        if !end_of_turn.contains(&id) {
+            end_of_turn.push(id);
+        }
+    }
     // Some files name the end of the text as their unknown token; text must not become that.
     let unknown = special.unknown.filter(|&id| kinds[id as usize] != TokenKind::Control);
     let vocabulary = Vocabulary::new(texts.clone(), kinds, kind.spelling());
@@ -96,11 +122,7 @@ pub(super) fn from_gguf(metadata: &Metadata) -> Result<Tokenizer> {
         warnings.push(format!("{} tokens have the text of an earlier one and are never used", vocabulary.duplicates));
     }
     let model = model(metadata, &vocabulary, kind, unknown, &mut warnings)?;
-    let adds_space_prefix = match kind {
-        Kind::Scores | Kind::Unigram => metadata.bool("tokenizer.ggml.add_space_prefix")?.unwrap_or(true),
-        Kind::Merges(_) | Kind::LongestMatch => false,
-    };
-    let adds_bos = metadata.bool("tokenizer.ggml.add_bos_token")?.unwrap_or(kind.adds_bos());
+    let adds_bos = metadata.bool(keys::ADDS_BOS)?.unwrap_or(kind.adds_bos());
     if adds_bos && special.bos.is_none() {
         warnings.push("texts should begin with a begin-of-text token, and the file names none".to_owned());
     }
@@ -111,22 +133,66 @@ pub(super) fn from_gguf(metadata: &Metadata) -> Result<Tokenizer> {
         marked: finder(metadata, &vocabulary, &marked)?,
         pre_tokenizer: kind.row().map_or("", |row| row.names[0]),
         normalizer: normalizer(metadata, kind)?,
-        strips_right: strips_right(texts),
+        strips_right: strips_right_of(metadata, texts)?,
         vocabulary,
         model,
         bos: special.bos,
         eos: special.eos,
         adds_bos: adds_bos && special.bos.is_some(),
-        adds_space_prefix,
+        space_prefix: space_prefix(metadata, kind)?,
         end_of_turn,
         warnings,
     })
 }
 
+/// Ids that a key of duan's own lists, each of them a token.
+fn ids_at(metadata: &Metadata, key: &str, tokens: usize) -> Result<Vec<u32>> {
+    let ids = metadata.u32s(key)?.map(std::borrow::Cow::into_owned).unwrap_or_default();
+    match ids.iter().find(|&&id| id as usize >= tokens) {
+        None if ids.len() <= 1024 => Ok(ids),
+        None => Err(Error::key(metadata.file(), key, "at most 1024 tokens", format!("{}", ids.len()))),
+        Some(id) => Err(Error::key(metadata.file(), key, format!("ids below {tokens}"), id.to_string())),
+    }
+}
+
+/// Tokens that swallow the white space after them, ascending: those of the file, or those known by name.
+fn strips_right_of(metadata: &Metadata, texts: &StringArray) -> Result<Vec<u32>> {
+    if metadata.get(keys::STRIPS_RIGHT).is_none() {
+        return Ok(strips_right(texts));
+    }
+    let mut ids = ids_at(metadata, keys::STRIPS_RIGHT, texts.len())?;
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+/// Which texts get a space in front.
+fn space_prefix(metadata: &Metadata, kind: Kind) -> Result<SpacePrefix> {
+    let usual = match kind {
+        Kind::Scores | Kind::Unigram => true,
+        Kind::Merges(row) if row.form == Form::Characters => false,
+        Kind::Merges(_) | Kind::LongestMatch => return Ok(SpacePrefix::Never),
+    };
+    if !metadata.bool(keys::ADDS_SPACE_PREFIX)?.unwrap_or(usual) {
+        return Ok(SpacePrefix::Never);
+    }
+    let Some(name) = metadata.string(keys::SPACE_PREFIX)? else { return Ok(SpacePrefix::Always) };
+    let named = [SpacePrefix::UnlessSpaced, SpacePrefix::First].into_iter().find(|prefix| prefix.name() == Some(name));
+    named.ok_or_else(|| {
+        Error::key(metadata.file(), keys::SPACE_PREFIX, "unless_spaced or first", format!("\"{}\"", quoted(name)))
+    })
+}
+
 /// What is done to text before it is cut: what the row says, or the file where it says something.
 fn normalizer(metadata: &Metadata, kind: Kind) -> Result<Normalizer> {
+    if let Some(name) = metadata.string(keys::NORMALIZER)? {
+        return Normalizer::by_name(name).ok_or_else(|| {
+            let expected = "none, nfc, nfkc or lowercase";
+            Error::key(metadata.file(), keys::NORMALIZER, expected, format!("\"{}\"", quoted(name)))
+        });
+    }
     let Some(row) = kind.row() else { return Ok(Normalizer::None) };
-    let lowercase = row.form == Form::Words && metadata.bool("tokenizer.ggml.normalizer.lowercase")?.unwrap_or(false);
+    let lowercase = row.form == Form::Words && metadata.bool(keys::LOWERCASE)?.unwrap_or(false);
     Ok(if lowercase { Normalizer::Lowercase } else { row.normalizer })
 }
 
@@ -145,7 +211,7 @@ fn model(
         Kind::Scores => Model::Spm(Spm::new(vocabulary, &scores(metadata, vocabulary.len())?, unknown)),
         Kind::LongestMatch => Model::Rwkv(Rwkv::new(vocabulary, unknown)),
         Kind::Unigram => {
-            let removes_extra_spaces = metadata.bool("tokenizer.ggml.remove_extra_whitespaces")?.unwrap_or(false);
+            let removes_extra_spaces = metadata.bool(keys::REMOVES_EXTRA_SPACES)?.unwrap_or(false);
             let scores = scores(metadata, vocabulary.len())?;
             Model::Unigram(Unigram::new(vocabulary, &scores, unknown, charsmap(metadata)?, removes_extra_spaces))
         }
@@ -234,7 +300,8 @@ fn byte_pair(
     if left_out > 0 {
         warnings.push(format!("{left_out} of {} merges name no token and are left out", list.len()));
     }
-    let bpe = Bpe::new(vocabulary, merges, row, unknown)
+    let whole_pieces = metadata.bool(keys::WHOLE_PIECES)?.unwrap_or(row.whole_pieces);
+    let bpe = Bpe::new(vocabulary, merges, &PreTokenizer { whole_pieces, ..*row }, unknown)
         .map_err(|message| Error::unsupported(metadata.file(), message, "this is a fault of duan, please report it"))?;
     Ok(Model::Bpe(bpe))
 }

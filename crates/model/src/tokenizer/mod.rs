@@ -16,10 +16,10 @@ mod bpe;
 mod byte_level;
 mod charsmap;
 mod decode;
-mod load;
+pub(crate) mod load;
 mod merge;
-mod normalize;
-mod pre_tokenizers;
+pub(crate) mod normalize;
+pub(crate) mod pre_tokenizers;
 mod prefixes;
 mod prompt;
 mod rwkv;
@@ -29,11 +29,12 @@ mod spm;
 #[cfg(test)]
 mod tests;
 mod unigram;
-mod vocabulary;
+pub(crate) mod vocabulary;
 
 use std::borrow::Cow;
 
 pub use decode::StreamDecoder;
+pub(crate) use load::keys;
 pub use vocabulary::TokenKind;
 
 use crate::error::Result;
@@ -62,7 +63,7 @@ pub struct Tokenizer {
     bos: Option<u32>,
     eos: Option<u32>,
     adds_bos: bool,
-    adds_space_prefix: bool,
+    space_prefix: SpacePrefix,
     /// Tokens that swallow the white space after them, ascending.
     strips_right: Vec<u32>,
     end_of_turn: Vec<u32>,
@@ -75,6 +76,41 @@ enum Model {
     Spm(Spm),
     Unigram(Unigram),
     Rwkv(Rwkv),
+}
+
+/// When a text gets a space in front that is not there, as SentencePiece's vocabularies want.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SpacePrefix {
+    /// Never.
+    Never,
+    /// Each text between control tokens.
+    Always,
+    /// The same, where it does not begin with a space by itself.
+    UnlessSpaced,
+    /// The same, where nothing stands before it.
+    First,
+}
+
+impl SpacePrefix {
+    /// The name that `duan.tokenizer.space_prefix` has for it; GGUF's own key tells the others.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            SpacePrefix::Never | SpacePrefix::Always => None,
+            SpacePrefix::UnlessSpaced => Some("unless_spaced"),
+            SpacePrefix::First => Some("first"),
+        }
+    }
+
+    /// What goes in front of `text`, before which there is something or not.
+    fn of(self, text: &str, is_first: bool) -> &'static str {
+        let adds = match self {
+            SpacePrefix::Never => false,
+            SpacePrefix::Always => true,
+            SpacePrefix::UnlessSpaced => !text.starts_with([' ', '\u{2581}']),
+            SpacePrefix::First => is_first && !text.starts_with([' ', '\u{2581}']),
+        };
+        if adds { METASPACE } else { "" }
+    }
 }
 
 /// Text is merged in stretches of at most this many bytes, so that positions fit 32 bits.
@@ -122,7 +158,7 @@ impl Tokenizer {
     fn append_plain(&self, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
         let normalized = self.normalizer.apply(text);
         let mut text = &*normalized;
-        let mut prefix = if self.adds_space_prefix { METASPACE } else { "" };
+        let mut prefix = self.space_prefix.of(text, ids.is_empty());
         while !text.is_empty() {
             let (stretch, rest) = text.split_at(text.floor_char_boundary(LONGEST_STRETCH_BYTES));
             self.append_merged(prefix, stretch, merger, ids);
@@ -135,7 +171,8 @@ impl Tokenizer {
     fn append_merged(&self, prefix: &str, text: &str, merger: &mut Merger, ids: &mut Vec<u32>) {
         match &self.model {
             Model::Bpe(bpe) if bpe.escapes_spaces() => {
-                bpe.encode(&self.vocabulary, &text.replace(' ', METASPACE), merger, ids);
+                let escaped = format!("{prefix}{}", text.replace(' ', METASPACE));
+                bpe.encode(&self.vocabulary, &escaped, merger, ids);
             }
             Model::Bpe(bpe) => bpe.encode(&self.vocabulary, text, merger, ids),
             Model::Spm(spm) => {

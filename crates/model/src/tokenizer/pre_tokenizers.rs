@@ -12,28 +12,28 @@ use super::normalize::Normalizer;
 
 /// A row: how text is cut, and what comes with it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct PreTokenizer {
+pub(crate) struct PreTokenizer {
     /// Names in `tokenizer.ggml.pre`; the first is the one that messages show.
-    pub(super) names: &'static [&'static str],
+    pub(crate) names: &'static [&'static str],
     /// Patterns, applied one after the other to the pieces of the step before. A match is a piece, and so is what stands
     /// between two matches.
     ///
     /// The syntax is that of the `regex` crate, whose time is linear in the text, and of what looks around a match only
     /// what [`super::split`] knows: the ends of patterns for white space, and groups of three digits.
-    pub(super) steps: &'static [&'static str],
+    pub(crate) steps: &'static [&'static str],
     /// What happens to text before it is cut.
-    pub(super) normalizer: Normalizer,
+    pub(crate) normalizer: Normalizer,
     /// What merging starts from.
-    pub(super) form: Form,
+    pub(crate) form: Form,
     /// Whether a piece that is a token is taken as it is, whatever its merges (`ignore_merges` in `tokenizer.json`).
-    pub(super) whole_pieces: bool,
+    pub(crate) whole_pieces: bool,
     /// Whether a begin-of-text token belongs in front where the file does not say.
-    pub(super) adds_bos: bool,
+    pub(crate) adds_bos: bool,
 }
 
 /// What merging starts from, and how the vocabulary writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// Bytes, in GPT-2's alphabet.
     Bytes,
     /// Characters, with `▁` for a space; what is no token falls back to the tokens of its bytes.
@@ -43,8 +43,66 @@ pub(super) enum Form {
 }
 
 /// The row that knows `name`.
-pub(super) fn by_name(name: &str) -> Option<&'static PreTokenizer> {
+pub(crate) fn by_name(name: &str) -> Option<&'static PreTokenizer> {
     PRE_TOKENIZERS.iter().find(|row| row.names.contains(&name))
+}
+
+/// The row that cuts by these expressions, one after the other, in whatever way they are written. Of several, the one that also
+/// normalizes text so and takes whole pieces so; or the first, where there is none.
+pub(crate) fn by_steps(steps: &[String], normalizer: Normalizer, whole_pieces: bool) -> Option<&'static PreTokenizer> {
+    let written: Vec<&str> = steps.iter().map(String::as_str).collect();
+    let usual: Vec<String> = steps.iter().map(|step| usual_form(step)).collect();
+    let (mut best, mut best_points) = (None, 0);
+    for row in PRE_TOKENIZERS.iter().filter(|row| row.form == Form::Bytes) {
+        let is_written = row.steps == written;
+        let is_same = is_written
+            || row.steps.len() == usual.len() && row.steps.iter().zip(&usual).all(|(a, b)| usual_form(a) == *b);
+        // Text that is normalized otherwise matters more than a piece that no merge leads to.
+        let points = 1
+            + u32::from(is_written)
+            + 2 * u32::from(row.whole_pieces == whole_pieces)
+            + 4 * u32::from(row.normalizer == normalizer);
+        if is_same && points > best_points {
+            (best, best_points) = (Some(row), points);
+        }
+    }
+    best
+}
+
+/// Whether some row has this expression as a step.
+pub(crate) fn is_step(step: &str) -> bool {
+    let usual = usual_form(step);
+    PRE_TOKENIZERS.iter().flat_map(|row| row.steps).any(|other| usual_form(other) == usual)
+}
+
+/// Ways to write the same expression, and the one that is compared.
+///
+/// A possessive quantifier gives nothing back; where what follows matches none of its characters, there is nothing to give.
+/// `\s*` takes lines as well, so that `\s*[\r\n]` reaches the last of them as `\s*[\r\n]+` does.
+const USUAL_FORMS: &[(&str, &str)] = &[
+    ("\r", r"\r"),
+    ("\n", r"\n"),
+    ("\t", r"\t"),
+    (r"'(?i:[sdmt]|ll|ve|re)", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"),
+    (r"'(?:[sdmt]|ll|ve|re)", r"'s|'t|'re|'ve|'m|'ll|'d"),
+    (r"[^\r\n\p{L}\p{N}]?+\p{L}+", r"[^\r\n\p{L}\p{N}]?\p{L}+"),
+    (r" ?[^\s\p{L}\p{N}]++[\r\n]*", r" ?[^\s\p{L}\p{N}]+[\r\n]*"),
+    (r"|\s*[\r\n]+|", r"|\s*[\r\n]|"),
+    (r"\p{N}{1}|", r"\p{N}|"),
+    // In a set, a bracket that opens none and a character that stands twice change nothing.
+    (r"[^(\s|[.,!?…。，、।۔،])]+", r"[^(\s|.,!?…。，、।۔،)]+"),
+    ("(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z", "IMGIMG[A-I]{1,4}Z"),
+    (r"([\t\n]|    |  )", r"[\t\n]|    |  "),
+];
+
+/// `step` as it is compared with others.
+fn usual_form(step: &str) -> String {
+    // Letters that can be written in two ways stand in the sets of some files composed, of others apart.
+    let mut usual = Normalizer::Nfc.apply(step).into_owned();
+    for (other, form) in USUAL_FORMS {
+        usual = usual.replace(other, form);
+    }
+    usual
 }
 
 const fn row(names: &'static [&'static str], steps: &'static [&'static str]) -> PreTokenizer {
@@ -70,7 +128,7 @@ impl PreTokenizer {
 }
 
 /// GPT-2: contractions, then letters, digits or other marks, each with one space in front.
-const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+pub(crate) const GPT_2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 
 /// One digit each.
 const DIGIT: &str = r"\p{N}";
@@ -110,7 +168,7 @@ const LINES: &str = r"[^\n]+|[\n]+";
 const SCRIPTS_WITHOUT_SPACES: &str = r"[\u{4e00}-\u{9fff}\u{3400}-\u{4dbf}\u{f900}-\u{faff}\u{3040}-\u{30ff}\u{ff65}-\u{ff9f}\u{2f00}-\u{2fdf}\u{e40}-\u{eff}\u{1780}-\u{17ff}\u{1000}-\u{109f}\u{aa60}-\u{aa7f}\u{a9e0}-\u{a9ff}\u{ac00}-\u{d7af}\u{1100}-\u{11ff}]+";
 
 /// All rows.
-pub(super) static PRE_TOKENIZERS: &[PreTokenizer] = &[
+pub(crate) static PRE_TOKENIZERS: &[PreTokenizer] = &[
     row(
         &[
             "gpt-2",

@@ -53,7 +53,7 @@ pub(super) enum Spelling {
 }
 
 /// The character that stands for a space in vocabularies of SentencePiece's style.
-pub(super) const METASPACE: &str = "\u{2581}";
+pub(crate) const METASPACE: &str = "\u{2581}";
 
 /// The tokens; their ids are 0 to [`Vocabulary::len`] - 1.
 #[derive(Debug)]
@@ -227,7 +227,7 @@ fn append_unescaped(text: &str, bytes: &mut Vec<u8>) {
 }
 
 /// The byte for which a text such as `<0x0A>` stands.
-pub(super) fn byte_token_value(text: &str) -> Option<u8> {
+pub(crate) fn byte_token_value(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
     if digits.len() != 2 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;

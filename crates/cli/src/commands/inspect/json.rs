@@ -5,7 +5,8 @@ use std::path::Path;
 
 use duan::FileFacts;
 use duan::facts::{MemoryRow, TemplateStatus};
-use duan::model::gguf::{Array, GgufFile, TensorInfo, Value as Entry};
+use duan::model::checkpoint::Checkpoint;
+use duan::model::gguf::{Array, TensorInfo, Value as Entry};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -83,7 +84,7 @@ impl<'f> Tensor<'f> {
     }
 }
 
-fn metadata_json(file: &GgufFile) -> Map<String, Value> {
+fn metadata_json(file: &Checkpoint) -> Map<String, Value> {
     file.metadata().iter().map(|(key, value)| (key.to_owned(), entry_json(value))).collect()
 }
 

@@ -1,6 +1,7 @@
 //! The long lists of `duan inspect`: all metadata, all tensors.
 
-use duan::model::gguf::{Array, GgufFile, Value};
+use duan::model::checkpoint::Checkpoint;
+use duan::model::gguf::{Array, Value};
 
 use crate::output::style::{on_one_line, shortened};
 use crate::output::units::{ByteUnit, counted};
@@ -10,7 +11,7 @@ use crate::output::{Align, Table};
 const LONGEST_NAME: usize = 80;
 
 /// All metadata, one entry a line.
-pub(super) fn metadata(file: &GgufFile) -> String {
+pub(super) fn metadata(file: &Checkpoint) -> String {
     let mut table = Table::new(&[("KEY", Align::Left), ("TYPE", Align::Left), ("VALUE", Align::Left)]);
     for (key, value) in file.metadata().iter() {
         table.row([shortened(&on_one_line(key), LONGEST_NAME), value.type_name().to_owned(), value_text(value)]);
@@ -52,7 +53,7 @@ fn array_text(array: &Array) -> String {
 }
 
 /// All tensors, one a line.
-pub(super) fn tensors(file: &GgufFile) -> String {
+pub(super) fn tensors(file: &Checkpoint) -> String {
     let unit = ByteUnit::for_largest(file.tensors().iter().filter_map(|tensor| tensor.bytes));
     let mut table = Table::new(&[
         ("TENSOR", Align::Left),

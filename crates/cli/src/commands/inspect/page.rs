@@ -44,7 +44,11 @@ fn file(found: &Findings) -> Group {
     let mut group = Group::new("FILE");
     group.row("path", on_one_line(&found.file.path().to_string_lossy()));
     let pieces = (facts.pieces > 1).then(|| format!("split into {} files", facts.pieces));
-    group.row("format", joined([Some(format!("GGUF {}", facts.version)), Some(bytes_text(facts.bytes)), pieces]));
+    let container = match facts.version {
+        Some(version) => format!("{} {version}", facts.container),
+        None => facts.container.to_owned(),
+    };
+    group.row("format", joined([Some(container), Some(bytes_text(facts.bytes)), pieces]));
     group.maybe("name", facts.name.as_deref().map(shown));
     group.maybe("kind", about.kind.as_deref().filter(|&kind| kind != "model").map(shown));
     group.maybe("about", about.description.as_deref().map(shown));

@@ -1,7 +1,8 @@
 //! What the keys say that most families have, under the names of the GGUF format document.
 
+use duan_model::checkpoint::Checkpoint;
 use duan_model::config::ModelConfig;
-use duan_model::gguf::{Array, GgufFile, Value};
+use duan_model::gguf::{Array, Value};
 
 use super::{
     AttentionFacts, ConfigFacts, ConfigSource, ExpertsFacts, MlpFacts, NormFacts, RopeFacts, RopeScalingFacts,
@@ -12,12 +13,12 @@ const MOST_LAYERS: usize = 1 << 10;
 
 /// The keys of one family's file.
 struct Keys<'f> {
-    file: &'f GgufFile,
+    file: &'f Checkpoint,
     prefix: &'f str,
 }
 
 impl<'f> Keys<'f> {
-    fn of(file: &'f GgufFile) -> Self {
+    fn of(file: &'f Checkpoint) -> Self {
         Self { file, prefix: file.metadata().string("general.architecture").ok().flatten().unwrap_or_default() }
     }
 
@@ -68,19 +69,19 @@ impl<'f> Keys<'f> {
 }
 
 /// Positions the model was trained for before its context was stretched, where that is less than its context.
-pub(super) fn original_context(file: &GgufFile, config: &ModelConfig) -> Option<usize> {
+pub(super) fn original_context(file: &Checkpoint, config: &ModelConfig) -> Option<usize> {
     let long = config.ropes.iter().find_map(|rope| rope.long.as_ref()).map(|long| long.above);
     let original = Keys::of(file).count("rope.scaling.original_context_length").or(long);
     original.filter(|&original| original < config.context_length)
 }
 
 /// The factor of a scaling, as the file gives it.
-pub(super) fn scaling_factor(file: &GgufFile) -> Option<f32> {
+pub(super) fn scaling_factor(file: &Checkpoint) -> Option<f32> {
     Keys::of(file).number("rope.scaling.factor")
 }
 
 /// What the keys say of a family that is not known here, or whose file lacks what its family needs.
-pub(super) fn of(file: &GgufFile) -> ConfigFacts {
+pub(super) fn of(file: &Checkpoint) -> ConfigFacts {
     let keys = Keys::of(file);
     let layers = keys.count("block_count");
     let listed = layers.filter(|&layers| layers <= MOST_LAYERS).unwrap_or(0);

@@ -1,32 +1,91 @@
-//! A file that appears whole or not at all: written beside its place, then renamed.
+//! Large files: one that appears whole or not at all: written beside its place, then renamed.
 
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use super::error::Error;
+use crate::new_beside;
 
-/// Gathers the small tensors; large pieces go through as they are.
+/// Gathers small pieces; large ones go through as they are.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// Why a file was not written: one line with the remedy.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// Something is there already.
+    #[error("{} exists already and was not changed; name another file, or say --force to replace it", path.display())]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The path is a folder's, or has no name.
+    #[error("{} is no name for a file; give a path that ends in the file's name", path.display())]
+    NotAFile {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The disk has too little room.
+    #[error(
+        "not enough room in {}: {needed_bytes} bytes are needed, {free_bytes} are free; free some space, or name a folder on \
+         another disk", folder.display()
+    )]
+    NoRoom {
+        /// Where the file was to lie.
+        folder: PathBuf,
+        /// Bytes of the file.
+        needed_bytes: u64,
+        /// Bytes that are free.
+        free_bytes: u64,
+    },
+    /// Writing failed. Nothing was left behind.
+    #[error("cannot write {}: {source}{}", path.display(), remedy(source))]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl WriteError {
+    fn io(path: &Path, source: io::Error) -> WriteError {
+        WriteError::Io { path: path.to_owned(), source }
+    }
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; create the folder first",
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            "; name a folder that this user may write to"
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "; free some space, or name a folder on another disk"
+        }
+        io::ErrorKind::FileTooLarge => "; this file system allows no file that large, name a folder on another disk",
+        _ => "",
+    }
+}
 
 /// Writes `path` by `write`, which gets a place to write to. `needed_bytes` must be free on the disk. `on_progress` is told
 /// how many bytes are written; a break ends it, and gives false. Nothing is left behind then, nor after an error.
 ///
 /// # Errors
-/// See [`Error`]. Without `force`, a file that is there is an error.
-pub(super) fn write_whole(
+/// See [`WriteError`]. Without `force`, a file that is there is an error.
+pub fn write_whole(
     path: &Path,
     needed_bytes: u64,
     force: bool,
     on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-) -> Result<bool, Error> {
+) -> Result<bool, WriteError> {
     let folder = check_place(path, force)?;
-    if let Some(free_bytes) = duan_files::free_bytes(&folder).filter(|&free| free < needed_bytes) {
-        return Err(Error::NoRoom { folder, needed_bytes, free_bytes });
+    if let Some(free_bytes) = crate::free_bytes(&folder).filter(|&free| free < needed_bytes) {
+        return Err(WriteError::NoRoom { folder, needed_bytes, free_bytes });
     }
-    let failed = |error: io::Error| Error::io(path, error);
-    let file = duan_files::new_beside(&folder, ".duan-", ".part").map_err(failed)?;
+    let failed = |error: io::Error| WriteError::io(path, error);
+    let file = new_beside(&folder, ".duan-", ".part").map_err(failed)?;
     let mut counted = Counted { out: file.as_file(), written: 0, on_progress, is_cancelled: false };
     let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, &mut counted);
     let result = write(&mut buffered).and_then(|()| buffered.flush());
@@ -38,23 +97,23 @@ pub(super) fn write_whole(
     result.and_then(|()| file.as_file().sync_all()).map_err(failed)?;
     let named = if force { file.persist(path) } else { file.persist_noclobber(path) };
     named.map_err(|error| match error.error.kind() {
-        io::ErrorKind::AlreadyExists => Error::Exists { path: path.to_owned() },
+        io::ErrorKind::AlreadyExists => WriteError::Exists { path: path.to_owned() },
         _ => failed(error.error),
     })?;
     Ok(true)
 }
 
 /// The folder that the file will lie in.
-fn check_place(path: &Path, force: bool) -> Result<PathBuf, Error> {
+fn check_place(path: &Path, force: bool) -> Result<PathBuf, WriteError> {
     if path.file_name().is_none() || path.is_dir() {
-        return Err(Error::NotAFile { path: path.to_owned() });
+        return Err(WriteError::NotAFile { path: path.to_owned() });
     }
     if !force && path.symlink_metadata().is_ok() {
-        return Err(Error::Exists { path: path.to_owned() });
+        return Err(WriteError::Exists { path: path.to_owned() });
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
-        return Err(Error::io(path, io::ErrorKind::NotFound.into()));
+        return Err(WriteError::io(path, io::ErrorKind::NotFound.into()));
     }
     Ok(folder.to_owned())
 }
@@ -94,7 +153,7 @@ mod tests {
         names.collect()
     }
 
-    fn write(path: &Path, force: bool, bytes: &[u8]) -> Result<bool, Error> {
+    fn write(path: &Path, force: bool, bytes: &[u8]) -> Result<bool, WriteError> {
         write_whole(path, 1, force, &mut |_| ControlFlow::Continue(()), |out| out.write_all(bytes))
     }
 
@@ -103,13 +162,13 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.gguf");
         assert!(write(&path, false, b"one").unwrap());
-        assert!(matches!(write(&path, false, b"two"), Err(Error::Exists { .. })));
+        assert!(matches!(write(&path, false, b"two"), Err(WriteError::Exists { .. })));
         assert_eq!(fs::read(&path).unwrap(), b"one");
         assert!(write(&path, true, b"three").unwrap());
         assert_eq!(fs::read(&path).unwrap(), b"three");
         assert_eq!(names(folder.path()), ["a.gguf"]);
-        assert!(matches!(write(folder.path(), true, b""), Err(Error::NotAFile { .. })));
-        assert!(matches!(write(&folder.path().join("no/a.gguf"), true, b""), Err(Error::Io { .. })));
+        assert!(matches!(write(folder.path(), true, b""), Err(WriteError::NotAFile { .. })));
+        assert!(matches!(write(&folder.path().join("no/a.gguf"), true, b""), Err(WriteError::Io { .. })));
     }
 
     #[test]

@@ -1,0 +1,382 @@
+//! Whatever a model is read from, seen as GGUF sees it.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use duan_quant::{Format, format_by_gguf_id};
+
+use crate::error::{Error, Result};
+use crate::gguf::{self, FileLength, GgufFile, Metadata, TensorInfo, UnsupportedType};
+use crate::hugging_face::Folder;
+use crate::rows::{Requantized, TensorData};
+use crate::tokenizer::Tokenizer;
+
+/// A model on the disk: metadata with GGUF's keys, tensors with GGUF's names, types and dims, and their rows. It is made of a
+/// GGUF file, or of a folder as Hugging Face publishes them, which is *translated*: nothing else in duan asks which of the
+/// two it is.
+///
+/// Cheap to clone; nothing of the weights is read until somebody asks for rows.
+#[derive(Debug, Clone)]
+pub struct Checkpoint {
+    origin: Origin,
+    /// Tensors that are wanted in another format than they have.
+    changed: Option<Arc<Changed>>,
+}
+
+#[derive(Debug, Clone)]
+enum Origin {
+    Gguf(GgufFile),
+    Folder(Arc<Folder>),
+}
+
+/// What is different where tensors are wanted in other formats.
+#[derive(Debug)]
+struct Changed {
+    metadata: Metadata,
+    /// All tensors, as they will be.
+    tensors: Vec<TensorInfo>,
+}
+
+impl From<GgufFile> for Checkpoint {
+    fn from(file: GgufFile) -> Self {
+        Self { origin: Origin::Gguf(file), changed: None }
+    }
+}
+
+impl From<&GgufFile> for Checkpoint {
+    fn from(file: &GgufFile) -> Self {
+        file.clone().into()
+    }
+}
+
+impl Checkpoint {
+    /// Opens and checks what is at `path`: a GGUF file ([`GgufFile::open`]), or a folder with `config.json`, weights in
+    /// `*.safetensors` and, for whoever wants words, `tokenizer.json`.
+    ///
+    /// # Errors
+    /// Where it is neither, cannot be read, or breaks a rule of its format; each in one line.
+    pub fn open(path: &Path) -> Result<Self> {
+        if path.is_dir() {
+            let folder = Arc::new(Folder::open(path)?);
+            return Ok(Self { origin: Origin::Folder(folder), changed: None });
+        }
+        GgufFile::open(path).map(Self::from)
+    }
+
+    /// A folder that is in memory: the text of its `config.json`, and its files of weights with their names. `name` is what
+    /// messages call it.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::open`].
+    pub fn from_folder(name: &str, config: Vec<u8>, weights: Vec<(String, Vec<u8>)>) -> Result<Self> {
+        let folder = Arc::new(Folder::from_bytes(name, config, weights)?);
+        Ok(Self { origin: Origin::Folder(folder), changed: None })
+    }
+
+    /// The GGUF file that this is, where it is one.
+    pub fn gguf(&self) -> Option<&GgufFile> {
+        match &self.origin {
+            Origin::Gguf(file) => Some(file),
+            Origin::Folder(_) => None,
+        }
+    }
+
+    /// The model's name as messages show it.
+    pub fn label(&self) -> &str {
+        match &self.origin {
+            Origin::Gguf(file) => file.label(),
+            Origin::Folder(folder) => &folder.label,
+        }
+    }
+
+    /// Where it is: the file, the first one of a split model, or the folder.
+    pub fn path(&self) -> &Path {
+        match &self.origin {
+            Origin::Gguf(file) => file.path(),
+            Origin::Folder(folder) => &folder.path,
+        }
+    }
+
+    /// All metadata, with the keys of GGUF.
+    pub fn metadata(&self) -> &Metadata {
+        match (&self.changed, &self.origin) {
+            (Some(changed), _) => &changed.metadata,
+            (None, Origin::Gguf(file)) => file.metadata(),
+            (None, Origin::Folder(folder)) => &folder.metadata,
+        }
+    }
+
+    /// All tensors, with the names, types and dims of GGUF. Where their `piece` and `offset` say nothing of a tensor (one that
+    /// is put together of several), they are those of its first part.
+    pub fn tensors(&self) -> &[TensorInfo] {
+        match &self.changed {
+            Some(changed) => &changed.tensors,
+            None => self.own_tensors(),
+        }
+    }
+
+    fn own_tensors(&self) -> &[TensorInfo] {
+        match &self.origin {
+            Origin::Gguf(file) => file.tensors(),
+            Origin::Folder(folder) => &folder.tensors,
+        }
+    }
+
+    /// The tensor of this name.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.index_of(name).map(|index| &self.tensors()[index])
+    }
+
+    fn index_of(&self, name: &str) -> Option<usize> {
+        match &self.origin {
+            Origin::Gguf(file) => file.tensor_index(name),
+            Origin::Folder(folder) => folder.index.get(name).copied(),
+        }
+    }
+
+    /// The tensor of this name as it lies on the disk, before it is brought into another format.
+    pub fn own_tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.index_of(name).map(|index| &self.own_tensors()[index])
+    }
+
+    /// The bytes of a tensor: shared and mapped where they are what lies on the disk, else made when they are asked for.
+    ///
+    /// # Errors
+    /// Where the size of its type is not known, or a file has become shorter since it was opened.
+    pub fn data(&self, tensor: &TensorInfo) -> Result<TensorData> {
+        let own = self.own_tensor(&tensor.name).unwrap_or(tensor);
+        let data = match &self.origin {
+            Origin::Gguf(file) => TensorData::Shared(file.tensor_data(own)?),
+            Origin::Folder(folder) => folder.data(own)?,
+        };
+        if own.type_id == tensor.type_id {
+            return Ok(data);
+        }
+        let (from, to) = (self.format_of(own)?, self.format_of(tensor)?);
+        let columns = tensor.dims.first().map_or(1, |&columns| columns as usize);
+        let (file, tensor) = (self.label().to_owned(), tensor.name.clone());
+        Ok(TensorData::Made(Arc::new(Requantized { file, tensor, data, columns, from, to })))
+    }
+
+    /// The format of a tensor.
+    ///
+    /// # Errors
+    /// When it is one that is not read here.
+    pub fn format_of(&self, tensor: &TensorInfo) -> Result<&'static Format> {
+        format_by_gguf_id(tensor.type_id).ok_or_else(|| {
+            let found = format!("type id {}", tensor.type_id);
+            Error::tensor(self.label(), &tensor.name, "a type that this version reads", found)
+        })
+    }
+
+    /// The tokenizer.
+    ///
+    /// # Errors
+    /// Where there is none, or one that is not read here.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        if let (Origin::Folder(folder), None) = (&self.origin, self.metadata().get("tokenizer.ggml.model")) {
+            folder.check_tokenizer()?;
+        }
+        Tokenizer::from_gguf(self.metadata())
+    }
+
+    /// What `tensor`, one of this model in any format, was on the disk, and whether every weight is what it was there: it was only
+    /// moved, or written in a float format that holds all numbers of the first.
+    pub fn origin_of(&self, tensor: &TensorInfo) -> (String, bool) {
+        let own = self.own_tensor(&tensor.name).unwrap_or(tensor);
+        let on_disk = match &self.origin {
+            Origin::Gguf(_) => own.type_name().into_owned(),
+            Origin::Folder(folder) => folder.type_on_disk(own),
+        };
+        let name = tensor.type_name();
+        let is_lossless = on_disk == name || matches!((&*on_disk, &*name), ("F16" | "BF16", "F32"));
+        (on_disk, is_lossless)
+    }
+
+    /// Length of all files that the weights lie in, in bytes.
+    pub fn file_bytes(&self) -> u64 {
+        match &self.origin {
+            Origin::Gguf(file) => file.file_bytes(),
+            Origin::Folder(folder) => folder.file_bytes(),
+        }
+    }
+
+    /// Number of files that the weights lie in.
+    pub fn piece_count(&self) -> usize {
+        match &self.origin {
+            Origin::Gguf(file) => file.piece_count(),
+            Origin::Folder(folder) => folder.piece_count(),
+        }
+    }
+
+    /// What tells later whether a file was cut while its weights are in use.
+    pub fn length(&self) -> FileLength {
+        match &self.origin {
+            Origin::Gguf(file) => file.length(),
+            Origin::Folder(folder) => folder.length(),
+        }
+    }
+
+    /// The files on the disk that the weights are read and translated from, each with its path and a handle of the file that
+    /// was opened, see [`GgufFile::disk_files`]. None where one is in memory.
+    ///
+    /// # Errors
+    /// Where the system gives no more handles.
+    pub fn disk_files(&self) -> Result<Option<Vec<(PathBuf, File)>>> {
+        match &self.origin {
+            Origin::Gguf(file) => file.disk_files(),
+            Origin::Folder(folder) => folder.disk_files(),
+        }
+    }
+
+    /// The types of the tensors that cannot be read, by type id, with counts and examples. Empty where all can.
+    pub fn unsupported_types(&self) -> Vec<UnsupportedType> {
+        UnsupportedType::of(self.tensors())
+    }
+
+    /// Fails where the tensors cannot be run: where there are none, or some of a type that is not read here.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`].
+    pub fn check_types(&self) -> Result<()> {
+        gguf::check_types(self.label(), self.tensors())
+    }
+
+    /// Tensors of a folder that have no name in GGUF, by the names that they have there: what they are for is left out.
+    pub fn left_out(&self) -> &[String] {
+        match &self.origin {
+            Origin::Gguf(_) => &[],
+            Origin::Folder(folder) => &folder.left_out,
+        }
+    }
+
+    /// What is odd about a folder and can be lived with, one line each.
+    pub fn warnings(&self) -> &[String] {
+        match &self.origin {
+            Origin::Gguf(_) => &[],
+            Origin::Folder(folder) => &folder.warnings,
+        }
+    }
+
+    /// The same model with tensors in the formats that `choose` says; `None` leaves one as it is. They are quantized row by
+    /// row when they are read.
+    ///
+    /// # Errors
+    /// Where a tensor cannot be read, or brought into the format that was chosen for it: one without an encoder here, or whose
+    /// blocks do not divide the rows.
+    pub fn in_formats(&self, choose: impl Fn(&TensorInfo) -> Option<&'static Format>) -> Result<Self> {
+        let own = self.own_tensors();
+        let mut tensors = Vec::with_capacity(own.len());
+        let mut changed_weights = 0;
+        let mut most: Option<(&'static Format, u64)> = None;
+        for tensor in own {
+            let wanted = choose(tensor).filter(|format| format.gguf_id != tensor.type_id);
+            let Some(format) = wanted else {
+                tensors.push(tensor.clone());
+                continue;
+            };
+            self.format_of(tensor)?;
+            if format.quantize.is_none() {
+                let what = format!("duan reads {} and does not write it", format.name);
+                return Err(Error::unsupported(self.label(), what, "choose another format"));
+            }
+            let bytes = gguf::size_in_bytes(self.label(), &tensor.name, &tensor.dims, format.gguf_id)?;
+            changed_weights += tensor.elements();
+            if most.is_none_or(|(_, weights)| tensor.elements() > weights) {
+                most = Some((format, tensor.elements()));
+            }
+            tensors.push(TensorInfo { type_id: format.gguf_id, bytes, ..tensor.clone() });
+        }
+        let Some((format, _)) = most else {
+            return Ok(Self { origin: self.origin.clone(), changed: None });
+        };
+        let all: u64 = own.iter().map(TensorInfo::elements).fold(0, u64::saturating_add);
+        let own_metadata = match &self.origin {
+            Origin::Gguf(file) => file.metadata(),
+            Origin::Folder(folder) => &folder.metadata,
+        };
+        let mut metadata = Metadata::new(self.label());
+        for (key, value) in own_metadata.iter() {
+            let is_type = key == FILE_TYPE && changed_weights > all / 2;
+            match file_type(format).filter(|_| is_type) {
+                Some(id) => metadata.insert(key, id)?,
+                None => metadata.insert(key, value.clone())?,
+            }
+        }
+        Ok(Self { origin: self.origin.clone(), changed: Some(Arc::new(Changed { metadata, tensors })) })
+    }
+
+    /// The same model with every float matrix in `format`, whose blocks must divide the rows: norms, vectors and what converters
+    /// keep in F32 stay; a head, and an embedding that is the head too, stay at 8 bits where `format` has fewer than 6; rows
+    /// that the blocks do not divide go to Q8_0, or to F16 where even its blocks do not.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::in_formats`].
+    pub fn in_format(&self, format: &'static Format) -> Result<Self> {
+        self.in_formats(|tensor| self.format_for(tensor, format))
+    }
+
+    /// What [`Checkpoint::in_format`] makes of one tensor.
+    pub fn format_for(&self, tensor: &TensorInfo, format: &'static Format) -> Option<&'static Format> {
+        let own = format_by_gguf_id(tensor.type_id).filter(|own| own.block_weights == 1)?;
+        if is_kept(tensor) {
+            return (own.name != "F32").then(|| duan_quant::format_by_name("F32")).flatten();
+        }
+        let is_head = tensor.name == "output.weight"
+            || (tensor.name == "token_embd.weight" && self.tensor("output.weight").is_none());
+        let wide = |format: &Format| format.bits_per_weight() >= LEAST_HEAD_BITS;
+        let candidates = [Some(format).filter(|format| !is_head || wide(format)), Q8_0.get(), F16.get()];
+        let columns = usize::try_from(*tensor.dims.first()?).ok()?;
+        candidates.into_iter().flatten().find(|format| format.row_bytes(columns).is_some())
+    }
+}
+
+const FILE_TYPE: &str = "general.file_type";
+/// A head has at least so many bits a weight unless somebody asks for fewer: see [`Checkpoint::in_format`].
+const LEAST_HEAD_BITS: f64 = 6.0;
+
+/// A format by its name.
+struct Named(&'static str);
+const Q8_0: Named = Named("Q8_0");
+const F16: Named = Named("F16");
+
+impl Named {
+    fn get(&self) -> Option<&'static Format> {
+        duan_quant::format_by_name(self.0)
+    }
+}
+
+/// Whether a tensor is one that every converter writes in F32: vectors, norms, the scores of experts, the kernels of short
+/// convolutions.
+pub(crate) fn is_kept(tensor: &TensorInfo) -> bool {
+    let is_vector = tensor.dims.iter().skip(1).all(|&dim| dim == 1);
+    let stem = tensor.name.strip_suffix(".weight");
+    is_vector
+        || stem.is_none_or(|stem| {
+            stem.ends_with("_norm") || stem.ends_with(".ffn_gate_inp") || stem.ends_with(".shortconv.conv")
+        })
+}
+
+/// What `general.file_type` says where most weights are of a format.
+pub(crate) fn file_type(format: &Format) -> Option<u32> {
+    Some(match format.name {
+        "F32" => 0,
+        "F16" => 1,
+        "Q4_0" => 2,
+        "Q4_1" => 3,
+        "Q8_0" => 7,
+        "Q5_0" => 8,
+        "Q5_1" => 9,
+        "Q2_K" => 10,
+        "Q3_K" => 11,
+        "Q4_K" => 14,
+        "Q5_K" => 16,
+        "Q6_K" => 18,
+        "IQ4_NL" => 25,
+        "IQ4_XS" => 30,
+        "BF16" => 32,
+        "MXFP4" => 38,
+        _ => return None,
+    })
+}

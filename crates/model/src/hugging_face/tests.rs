@@ -1,0 +1,204 @@
+//! Folders made up here: what goes wrong with them, and what the translation does to rows.
+
+use serde_json::{Value, json};
+
+use crate::Model;
+use crate::checkpoint::Checkpoint;
+use crate::gguf::TensorInfo;
+
+/// A tensor of a folder: name, shape, values.
+type Tensor = (&'static str, Vec<u64>, Vec<f32>);
+
+/// A safetensors file of tensors in F32.
+fn weights(tensors: &[Tensor]) -> Vec<u8> {
+    let (mut header, mut data) = (serde_json::Map::new(), Vec::new());
+    for (name, shape, values) in tensors {
+        let begin = data.len();
+        values.iter().for_each(|value| data.extend_from_slice(&value.to_le_bytes()));
+        header.insert((*name).into(), json!({"dtype": "F32", "shape": shape, "data_offsets": [begin, data.len()]}));
+    }
+    let header = serde_json::to_vec(&header).unwrap();
+    [&(header.len() as u64).to_le_bytes()[..], &header, &data].concat()
+}
+
+/// Values that tell rows apart: row r is filled with r.
+fn rows(rows: u64, columns: u64) -> Vec<f32> {
+    (0..rows * columns).map(|at| (at / columns) as f32).collect()
+}
+
+/// A llama of one layer: 6 heads on 2, 8 values each, as case C025 has it.
+fn llama() -> (Value, Vec<Tensor>) {
+    let config = json!({
+        "model_type": "llama", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 6,
+        "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "vocab_size": 5,
+        "tie_word_embeddings": false, "hidden_act": "silu"
+    });
+    let matrix = |name, r, c| (name, vec![r, c], rows(r, c));
+    let norm = |name| (name, vec![8], vec![1.0; 8]);
+    let tensors = vec![
+        matrix("model.embed_tokens.weight", 5, 8),
+        matrix("model.layers.0.self_attn.q_proj.weight", 48, 8),
+        matrix("model.layers.0.self_attn.k_proj.weight", 16, 8),
+        matrix("model.layers.0.self_attn.v_proj.weight", 16, 8),
+        matrix("model.layers.0.self_attn.o_proj.weight", 8, 48),
+        matrix("model.layers.0.mlp.gate_proj.weight", 8, 8),
+        matrix("model.layers.0.mlp.up_proj.weight", 8, 8),
+        matrix("model.layers.0.mlp.down_proj.weight", 8, 8),
+        norm("model.layers.0.input_layernorm.weight"),
+        norm("model.layers.0.post_attention_layernorm.weight"),
+        norm("model.norm.weight"),
+        matrix("lm_head.weight", 5, 8),
+    ];
+    (config, tensors)
+}
+
+fn open(config: &Value, tensors: &[Tensor]) -> crate::Result<Checkpoint> {
+    let files = vec![("model.safetensors".to_owned(), weights(tensors))];
+    Checkpoint::from_folder("m", serde_json::to_vec(config).unwrap(), files)
+}
+
+fn error(config: &Value, tensors: &[Tensor]) -> String {
+    let text = open(config, tensors).unwrap_err().to_string();
+    assert!(!text.contains('\n'), "{text}");
+    text
+}
+
+fn with(changes: Value) -> Value {
+    let (mut config, _) = llama();
+    for (key, value) in changes.as_object().unwrap() {
+        config[key] = value.clone();
+    }
+    config
+}
+
+/// All values of a tensor in F32.
+fn values(checkpoint: &Checkpoint, name: &str) -> Vec<f32> {
+    let tensor = checkpoint.tensor(name).unwrap();
+    crate::weights::read_vector(checkpoint, tensor, tensor.elements() as usize).unwrap()
+}
+
+#[test]
+fn queries_are_re_ordered_by_heads_and_keys_by_kv_heads() {
+    let (config, mut tensors) = llama();
+    tensors.push(("model.layers.0.self_attn.q_proj.bias", vec![48], (0..48).map(|at| at as f32).collect()));
+    tensors.push(("model.layers.0.self_attn.k_proj.bias", vec![16], (0..16).map(|at| at as f32).collect()));
+    tensors.push(("model.layers.0.self_attn.v_proj.bias", vec![16], vec![0.5; 16]));
+    let checkpoint = open(&config, &tensors).unwrap();
+    // A pair is a row of the first half of a head beside the one of the second half.
+    let head = [0, 4, 1, 5, 2, 6, 3, 7];
+    for (name, heads) in [("attn_q", 6), ("attn_k", 2)] {
+        let expected: Vec<f32> = (0..heads).flat_map(|h| head.map(|row| (8 * h + row) as f32)).collect();
+        let found = values(&checkpoint, &format!("blk.0.{name}.weight"));
+        assert_eq!(found.chunks(8).map(|row| row[0]).collect::<Vec<_>>(), expected, "{name}");
+        assert_eq!(values(&checkpoint, &format!("blk.0.{name}.bias")), expected, "{name}");
+        // Straight to another format the order is the same.
+        let quantized = checkpoint.in_formats(|tensor: &TensorInfo| {
+            (tensor.name.ends_with("_q.weight") || tensor.name.ends_with("_k.weight"))
+                .then(|| duan_quant::format_by_name("F16"))?
+        });
+        assert_eq!(values(&quantized.unwrap(), &format!("blk.0.{name}.weight")), found, "{name}");
+    }
+    assert_eq!(values(&checkpoint, "blk.0.attn_v.weight"), rows(16, 8));
+}
+
+#[test]
+fn the_head_is_tied_where_it_is_said_or_missing() {
+    let (_, tensors) = llama();
+    let without: Vec<Tensor> = tensors.iter().filter(|tensor| tensor.0 != "lm_head.weight").cloned().collect();
+    for (flag, has_head, is_tied) in [
+        (json!(true), true, Some(true)),
+        (json!(true), false, Some(true)),
+        (json!(null), true, Some(false)),
+        (json!(null), false, Some(true)),
+        (json!(false), true, Some(false)),
+        (json!(false), false, None),
+    ] {
+        let config = with(json!({"tie_word_embeddings": flag}));
+        let opened = open(&config, if has_head { &tensors } else { &without });
+        match is_tied {
+            Some(is_tied) => {
+                let model = Model::from_checkpoint(&opened.unwrap()).unwrap();
+                assert_eq!(model.config.tied_head, is_tied, "{flag} {has_head}");
+                assert_eq!(model.unused_tensors, Vec::<String>::new());
+            }
+            None => assert!(opened.unwrap_err().to_string().contains("`tie_word_embeddings` is false")),
+        }
+    }
+}
+
+#[test]
+fn what_a_family_does_not_know_is_named() {
+    let (_, tensors) = llama();
+    for (changes, found) in [
+        (json!({"model_type": "made_up"}), "the family `made_up`"),
+        (json!({"hidden_act": "relu"}), "key `hidden_act` is \"relu\""),
+        (json!({"num_attention_heads": 0}), "key `num_attention_heads`"),
+        (json!({"num_attention_heads": "6"}), "key `num_attention_heads`"),
+        (json!({"rms_norm_eps": null}), "key `rms_norm_eps`: expected a number, found nothing"),
+        (json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}), "key `rope_scaling.rope_type` is dynamic"),
+        (json!({"rope_scaling": {"type": "linear"}}), "key `rope_parameters.factor`: expected a number"),
+        (json!({"rope_scaling": 3}), "key `rope_parameters`: expected an object"),
+        (json!({"quantization_config": {"quant_method": "gptq"}}), "quantized already (gptq)"),
+        (json!({"quantization": {"group_size": 64, "bits": 4}}), "quantized already (MLX)"),
+        (
+            json!({"num_key_value_heads": 3}),
+            "`blk.0.attn_k.weight`: expected an even number of rows for each of 3 heads",
+        ),
+    ] {
+        let text = error(&with(changes), &tensors);
+        assert!(text.contains(found), "{text}\nlacks {found}");
+    }
+    let (config, mut tensors) = llama();
+    tensors.push(("model.layers.0.mystery.weight", vec![2], vec![0.0; 2]));
+    let checkpoint = open(&config, &tensors).unwrap();
+    assert_eq!(checkpoint.left_out(), ["model.layers.0.mystery.weight"]);
+    assert_eq!(Model::from_checkpoint(&checkpoint).unwrap().unused_tensors, ["model.layers.0.mystery.weight"]);
+    let checkpoint = open(&with(json!({"some_new_thing": 3})), &llama().1).unwrap();
+    assert!(checkpoint.warnings()[0].contains("`some_new_thing`"), "{:?}", checkpoint.warnings());
+}
+
+#[test]
+fn values_that_do_not_fit_a_format_are_named() {
+    let (config, mut tensors) = llama();
+    for (value, found) in
+        [(f32::NAN, "NaN at index 13"), (f32::INFINITY, "inf at index 13"), (9e6, "9000000 at index 13")]
+    {
+        tensors[5].2[13] = value;
+        let checkpoint = open(&config, &tensors).unwrap();
+        let narrow = checkpoint.in_formats(|_| duan_quant::format_by_name("F16")).unwrap();
+        let tensor = narrow.tensor("blk.0.ffn_gate.weight").unwrap();
+        let text = narrow.data(tensor).unwrap().read_rows(0, 16, &mut [0; 8 * 16]).unwrap_err().to_string();
+        assert!(text.contains("`blk.0.ffn_gate.weight`") && text.contains(found), "{text}");
+    }
+}
+
+#[test]
+fn a_format_is_for_matrices_and_the_head_stays_wide() {
+    let (mut config, tensors) = llama();
+    let widened = |tensors: &[Tensor]| -> Vec<Tensor> {
+        let widen = |(name, shape, _): &Tensor| {
+            let shape: Vec<u64> = shape.iter().map(|&axis| if axis == 8 { 32 } else { axis }).collect();
+            let count: u64 = shape.iter().product();
+            (*name, shape, vec![0.25; count as usize])
+        };
+        tensors.iter().map(widen).collect()
+    };
+    config["hidden_size"] = json!(32);
+    config["intermediate_size"] = json!(32);
+    let checkpoint = open(&config, &widened(&tensors)).unwrap();
+    let q4_0 = duan_quant::format_by_name("q4_0").unwrap();
+    let quantized = checkpoint.in_format(q4_0).unwrap();
+    let name = |tensor: &str| quantized.tensor(tensor).unwrap().type_name().into_owned();
+    assert_eq!(name("blk.0.attn_q.weight"), "Q4_0");
+    assert_eq!(name("token_embd.weight"), "Q4_0");
+    assert_eq!(name("output.weight"), "Q8_0");
+    // Rows of 48 are no whole blocks.
+    assert_eq!(name("blk.0.attn_output.weight"), "F16");
+    assert_eq!(name("blk.0.attn_norm.weight"), "F32");
+    assert_eq!(quantized.metadata().u32("general.file_type").unwrap(), Some(2));
+    assert_eq!(quantized.origin_of(quantized.tensor("output.weight").unwrap()), ("F32".to_owned(), false));
+    config["tie_word_embeddings"] = json!(true);
+    let tied = open(&config, &widened(&tensors)).unwrap().in_format(q4_0).unwrap();
+    assert_eq!(tied.tensor("token_embd.weight").unwrap().type_name(), "Q8_0");
+    assert!(tied.tensor("output.weight").is_none());
+}
