@@ -55,6 +55,6 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// The names of the formats that can be written, as messages list them.
 fn writable() -> String {
-    let writable = crate::FORMATS.iter().filter(|format| format.quantize.is_some());
+    let writable = crate::FORMATS.iter().filter(|format| format.quantize.is_some() && format.gguf_id.is_some());
     writable.map(|format| format.name).collect::<Vec<_>>().join(", ")
 }

@@ -19,13 +19,13 @@ pub type Quantize = fn(&[f32], &mut [u8]);
 
 /// A weight format: how a row of weights is written as bytes.
 ///
-/// There is one `static` per format in `formats/`; compare formats by [`Format::gguf_id`] or with `==`.
+/// They stand in [`crate::FORMATS`], each once; compare formats by [`Format::name`] or with `==`.
 #[derive(Debug)]
 pub struct Format {
-    /// Name as in GGUF, for example `Q4_K`.
+    /// Name as in GGUF, for example `Q4_K`, or of our own, for example `int4-g64`.
     pub name: &'static str,
-    /// Type id in GGUF files.
-    pub gguf_id: u32,
+    /// Type id in GGUF files; `None` for a format that has no place in them.
+    pub gguf_id: Option<u32>,
     /// Weights in a block; 1 for the float formats.
     pub block_weights: usize,
     /// Bytes of a block.
@@ -51,7 +51,7 @@ pub struct Format {
 
 impl PartialEq for Format {
     fn eq(&self, other: &Self) -> bool {
-        self.gguf_id == other.gguf_id
+        self.name == other.name
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! **Where to start reading:** [`Format`] is a row of facts, [`FORMATS`] lists the rows, and
 //! `formats/q4_0.rs` is the shortest complete example. [`gguf_type`] knows the type ids of GGUF files, also
-//! those that cannot be read here. [`activation`] is the one integer coding of activations that all
+//! those that cannot be read here. [`groups`] are formats of our own, for checkpoints whose groups GGUF does not know. [`activation`] is the one integer coding of activations that all
 //! quantized formats share.
 //!
 //! **Bounds.** With `d` the stored scale of a block, every codec that quantizes to evenly spaced codes keeps each finite
@@ -28,5 +28,5 @@ mod gguf_types;
 
 pub use error::{Error, Result};
 pub use format::{Activation, Dequantize, Format, Quantize};
-pub use formats::{FORMATS, format_by_gguf_id, format_by_name};
+pub use formats::{FORMATS, format_by_gguf_id, format_by_name, groups};
 pub use gguf_types::{TypeStatus, gguf_type};

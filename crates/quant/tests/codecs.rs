@@ -28,7 +28,8 @@ fn scale(bytes: &[u8]) -> f32 {
 
 #[test]
 fn every_format_decodes_the_fixtures_to_the_bit() {
-    for format in FORMATS {
+    // Our own have no fixture: their tests hold them to their definition.
+    for format in FORMATS.iter().filter(|format| format.gguf_id.is_some()) {
         let blocks = fixture(format.name, "blocks");
         let expected = fixture(format.name, "values");
         let mut values = vec![f32::NAN; expected.len() / 4];
@@ -43,11 +44,14 @@ fn every_format_decodes_the_fixtures_to_the_bit() {
 
 #[test]
 fn the_list_of_formats_is_consistent() {
-    assert!(FORMATS.is_sorted_by_key(|format| format.gguf_id), "FORMATS goes by GGUF id");
+    let place = |format: &&Format| format.gguf_id.unwrap_or(u32::MAX);
+    assert!(FORMATS.is_sorted_by_key(place), "FORMATS goes by GGUF id, then come our own");
     for format in FORMATS {
-        assert_eq!(format_by_gguf_id(format.gguf_id), Some(*format));
         assert_eq!(format_by_name(&format.name.to_lowercase()), Some(*format));
-        assert_eq!(gguf_type(format.gguf_id), TypeStatus::Supported(format));
+        if let Some(id) = format.gguf_id {
+            assert_eq!(format_by_gguf_id(id), Some(*format));
+            assert_eq!(gguf_type(id), TypeStatus::Supported(format));
+        }
     }
     assert_eq!(format_by_name("Q4_K_M"), None);
     assert_eq!(format("Q4_1").bits_per_weight(), 5.0);
@@ -189,8 +193,8 @@ fn q4_0_bytes_are_as_the_format_says() {
 #[test]
 fn values_that_do_not_fit_are_refused_with_their_index() {
     for format in FORMATS.iter().filter(|format| format.quantize.is_some()) {
-        let mut bytes = vec![0x55; format.row_bytes(64).unwrap()];
-        let mut values = [1.0f32; 64];
+        let mut bytes = vec![0x55; format.row_bytes(256).unwrap()];
+        let mut values = [1.0f32; 256];
         values[40] = f32::NAN;
         let error = format.encode(&values, &mut bytes).unwrap_err();
         assert!(matches!(error, Error::NotFinite { index: 40, .. }), "{}: {error}", format.name);

@@ -35,10 +35,14 @@ pub(super) fn encode_blocks<const WEIGHTS: usize, const BYTES: usize>(
     assert!(byte_rest.is_empty() && value_rest.is_empty(), "not a whole number of blocks");
     assert_eq!(byte_blocks.len(), value_blocks.len(), "bytes and values do not belong together");
     for (values, bytes) in value_blocks.iter().zip(byte_blocks) {
-        let limit = f32::MAX / 2.0;
-        let finite = values.map(|x| if x.is_nan() { 0.0 } else { x.clamp(-limit, limit) });
-        encode(&finite, bytes);
+        encode(&finite(values), bytes);
     }
+}
+
+/// The values with NaN as 0 and infinities as half of the largest finite value.
+pub(super) fn finite<const WEIGHTS: usize>(values: &[f32; WEIGHTS]) -> [f32; WEIGHTS] {
+    let limit = f32::MAX / 2.0;
+    values.map(|x| if x.is_nan() { 0.0 } else { x.clamp(-limit, limit) })
 }
 
 /// The `f16` at `bytes[at..at + 2]`, little-endian, as `f32`.

@@ -8,7 +8,7 @@ use crate::{Activation, Format};
 /// IEEE 754 binary32.
 pub(super) static F32: Format = Format {
     name: "F32",
-    gguf_id: 0,
+    gguf_id: Some(0),
     block_weights: 1,
     block_bytes: 4,
     activation: Activation::F32,
@@ -22,7 +22,7 @@ pub(super) static F32: Format = Format {
 /// IEEE 754 binary16.
 pub(super) static F16: Format = Format {
     name: "F16",
-    gguf_id: 1,
+    gguf_id: Some(1),
     block_weights: 1,
     block_bytes: 2,
     activation: Activation::F32,
@@ -38,7 +38,7 @@ pub(super) static F16: Format = Format {
 /// The upper half of a binary32.
 pub(super) static BF16: Format = Format {
     name: "BF16",
-    gguf_id: 30,
+    gguf_id: Some(30),
     block_weights: 1,
     block_bytes: 2,
     activation: Activation::F32,

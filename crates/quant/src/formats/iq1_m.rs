@@ -12,7 +12,7 @@ use crate::{Activation, Format};
 
 pub(super) static IQ1_M: Format = Format {
     name: "IQ1_M",
-    gguf_id: 29,
+    gguf_id: Some(29),
     block_weights: 256,
     block_bytes: 56,
     activation: Activation::Int8,

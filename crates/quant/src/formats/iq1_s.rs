@@ -9,7 +9,7 @@ use crate::{Activation, Format};
 
 pub(super) static IQ1_S: Format = Format {
     name: "IQ1_S",
-    gguf_id: 19,
+    gguf_id: Some(19),
     block_weights: 256,
     block_bytes: 50,
     activation: Activation::Int8,

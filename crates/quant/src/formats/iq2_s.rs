@@ -9,7 +9,7 @@ use crate::{Activation, Format};
 
 pub(super) static IQ2_S: Format = Format {
     name: "IQ2_S",
-    gguf_id: 22,
+    gguf_id: Some(22),
     block_weights: 256,
     block_bytes: 82,
     activation: Activation::Int8,

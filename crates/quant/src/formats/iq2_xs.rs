@@ -8,7 +8,7 @@ use crate::{Activation, Format};
 
 pub(super) static IQ2_XS: Format = Format {
     name: "IQ2_XS",
-    gguf_id: 17,
+    gguf_id: Some(17),
     block_weights: 256,
     block_bytes: 74,
     activation: Activation::Int8,

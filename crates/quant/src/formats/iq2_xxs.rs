@@ -9,7 +9,7 @@ use crate::{Activation, Format};
 
 pub(super) static IQ2_XXS: Format = Format {
     name: "IQ2_XXS",
-    gguf_id: 16,
+    gguf_id: Some(16),
     block_weights: 256,
     block_bytes: 66,
     activation: Activation::Int8,

@@ -9,7 +9,7 @@ use crate::{Activation, Format};
 
 pub(super) static IQ3_S: Format = Format {
     name: "IQ3_S",
-    gguf_id: 21,
+    gguf_id: Some(21),
     block_weights: 256,
     block_bytes: 110,
     activation: Activation::Int8,

@@ -8,7 +8,7 @@ use crate::{Activation, Format};
 
 pub(super) static IQ3_XXS: Format = Format {
     name: "IQ3_XXS",
-    gguf_id: 18,
+    gguf_id: Some(18),
     block_weights: 256,
     block_bytes: 98,
     activation: Activation::Int8,

@@ -6,7 +6,7 @@ use crate::{Activation, Format};
 
 pub(super) static IQ4_NL: Format = Format {
     name: "IQ4_NL",
-    gguf_id: 20,
+    gguf_id: Some(20),
     block_weights: 32,
     block_bytes: 18,
     activation: Activation::Int8,

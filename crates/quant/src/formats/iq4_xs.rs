@@ -11,7 +11,7 @@ use crate::{Activation, Format};
 
 pub(super) static IQ4_XS: Format = Format {
     name: "IQ4_XS",
-    gguf_id: 23,
+    gguf_id: Some(23),
     block_weights: 256,
     block_bytes: 136,
     activation: Activation::Int8,

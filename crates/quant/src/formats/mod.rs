@@ -3,6 +3,7 @@
 mod blocks;
 mod float;
 mod grids;
+pub mod groups;
 mod iq1_m;
 mod iq1_s;
 mod iq2_s;
@@ -29,7 +30,7 @@ mod tq2_0;
 
 use crate::Format;
 
-/// All formats that can be read, by GGUF id.
+/// All formats: those of GGUF files by their id, then our own.
 pub static FORMATS: &[&Format] = &[
     &float::F32,
     &float::F16,
@@ -57,11 +58,33 @@ pub static FORMATS: &[&Format] = &[
     &tq2_0::TQ2_0,
     &mxfp4::MXFP4,
     &nvfp4::NVFP4,
+    &groups::format::<4, 32, { groups::SYMMETRIC }>("int4-g32"),
+    &groups::format::<4, 64, { groups::SYMMETRIC }>("int4-g64"),
+    &groups::format::<4, 128, { groups::SYMMETRIC }>("int4-g128"),
+    &groups::format::<4, 256, { groups::SYMMETRIC }>("int4-g256"),
+    &groups::format::<4, 32, { groups::ZERO_POINT }>("int4-g32-zp"),
+    &groups::format::<4, 64, { groups::ZERO_POINT }>("int4-g64-zp"),
+    &groups::format::<4, 128, { groups::ZERO_POINT }>("int4-g128-zp"),
+    &groups::format::<4, 256, { groups::ZERO_POINT }>("int4-g256-zp"),
+    &groups::format::<4, 32, { groups::BIAS }>("int4-g32-bias"),
+    &groups::format::<4, 64, { groups::BIAS }>("int4-g64-bias"),
+    &groups::format::<4, 128, { groups::BIAS }>("int4-g128-bias"),
+    &groups::format::<8, 32, { groups::SYMMETRIC }>("int8-g32"),
+    &groups::format::<8, 64, { groups::SYMMETRIC }>("int8-g64"),
+    &groups::format::<8, 128, { groups::SYMMETRIC }>("int8-g128"),
+    &groups::format::<8, 256, { groups::SYMMETRIC }>("int8-g256"),
+    &groups::format::<8, 32, { groups::ZERO_POINT }>("int8-g32-zp"),
+    &groups::format::<8, 64, { groups::ZERO_POINT }>("int8-g64-zp"),
+    &groups::format::<8, 128, { groups::ZERO_POINT }>("int8-g128-zp"),
+    &groups::format::<8, 256, { groups::ZERO_POINT }>("int8-g256-zp"),
+    &groups::format::<8, 32, { groups::BIAS }>("int8-g32-bias"),
+    &groups::format::<8, 64, { groups::BIAS }>("int8-g64-bias"),
+    &groups::format::<8, 128, { groups::BIAS }>("int8-g128-bias"),
 ];
 
 /// The format with this GGUF type id, or `None` where it cannot be read here (see [`crate::gguf_type`]).
 pub fn format_by_gguf_id(id: u32) -> Option<&'static Format> {
-    FORMATS.iter().copied().find(|format| format.gguf_id == id)
+    FORMATS.iter().copied().find(|format| format.gguf_id == Some(id))
 }
 
 /// The format with this name; case does not matter.

@@ -9,7 +9,7 @@ use crate::{Activation, Format};
 
 pub(super) static MXFP4: Format = Format {
     name: "MXFP4",
-    gguf_id: 39,
+    gguf_id: Some(39),
     block_weights: 32,
     block_bytes: 17,
     activation: Activation::Int8,

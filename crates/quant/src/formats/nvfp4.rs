@@ -14,7 +14,7 @@ use crate::{Activation, Format};
 
 pub(super) static NVFP4: Format = Format {
     name: "NVFP4",
-    gguf_id: 40,
+    gguf_id: Some(40),
     block_weights: 64,
     block_bytes: 36,
     activation: Activation::Int8,

@@ -10,7 +10,7 @@ use crate::{Activation, Format};
 
 pub(super) static Q2_K: Format = Format {
     name: "Q2_K",
-    gguf_id: 10,
+    gguf_id: Some(10),
     block_weights: 256,
     block_bytes: 84,
     activation: Activation::Int8,

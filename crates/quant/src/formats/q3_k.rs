@@ -11,7 +11,7 @@ use crate::{Activation, Format};
 
 pub(super) static Q3_K: Format = Format {
     name: "Q3_K",
-    gguf_id: 11,
+    gguf_id: Some(11),
     block_weights: 256,
     block_bytes: 110,
     activation: Activation::Int8,

@@ -6,7 +6,7 @@ use crate::{Activation, Format};
 
 pub(super) static Q4_0: Format = Format {
     name: "Q4_0",
-    gguf_id: 2,
+    gguf_id: Some(2),
     block_weights: 32,
     block_bytes: 18,
     activation: Activation::Int8,

@@ -6,7 +6,7 @@ use crate::{Activation, Format};
 
 pub(super) static Q4_1: Format = Format {
     name: "Q4_1",
-    gguf_id: 3,
+    gguf_id: Some(3),
     block_weights: 32,
     block_bytes: 20,
     activation: Activation::Int8,

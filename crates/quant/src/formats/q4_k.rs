@@ -10,7 +10,7 @@ use crate::{Activation, Format};
 
 pub(super) static Q4_K: Format = Format {
     name: "Q4_K",
-    gguf_id: 12,
+    gguf_id: Some(12),
     block_weights: 256,
     block_bytes: 144,
     activation: Activation::Int8,

@@ -6,7 +6,7 @@ use crate::{Activation, Format};
 
 pub(super) static Q5_0: Format = Format {
     name: "Q5_0",
-    gguf_id: 6,
+    gguf_id: Some(6),
     block_weights: 32,
     block_bytes: 22,
     activation: Activation::Int8,

@@ -6,7 +6,7 @@ use crate::{Activation, Format};
 
 pub(super) static Q5_1: Format = Format {
     name: "Q5_1",
-    gguf_id: 7,
+    gguf_id: Some(7),
     block_weights: 32,
     block_bytes: 24,
     activation: Activation::Int8,

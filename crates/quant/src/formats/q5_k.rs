@@ -10,7 +10,7 @@ use crate::{Activation, Format};
 
 pub(super) static Q5_K: Format = Format {
     name: "Q5_K",
-    gguf_id: 13,
+    gguf_id: Some(13),
     block_weights: 256,
     block_bytes: 176,
     activation: Activation::Int8,

@@ -11,7 +11,7 @@ use crate::{Activation, Format};
 
 pub(super) static Q6_K: Format = Format {
     name: "Q6_K",
-    gguf_id: 14,
+    gguf_id: Some(14),
     block_weights: 256,
     block_bytes: 210,
     activation: Activation::Int8,

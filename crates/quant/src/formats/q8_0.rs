@@ -6,7 +6,7 @@ use crate::{Activation, Format};
 
 pub(super) static Q8_0: Format = Format {
     name: "Q8_0",
-    gguf_id: 8,
+    gguf_id: Some(8),
     block_weights: 32,
     block_bytes: 34,
     activation: Activation::Int8,

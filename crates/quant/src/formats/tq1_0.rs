@@ -10,7 +10,7 @@ use crate::{Activation, Format};
 
 pub(super) static TQ1_0: Format = Format {
     name: "TQ1_0",
-    gguf_id: 34,
+    gguf_id: Some(34),
     block_weights: 256,
     block_bytes: 54,
     activation: Activation::Int8,

@@ -6,7 +6,7 @@ use crate::{Activation, Format};
 
 pub(super) static TQ2_0: Format = Format {
     name: "TQ2_0",
-    gguf_id: 35,
+    gguf_id: Some(35),
     block_weights: 256,
     block_bytes: 66,
     activation: Activation::Int8,
