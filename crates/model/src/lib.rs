@@ -21,6 +21,7 @@ mod error;
 pub mod families;
 pub mod gguf;
 pub mod graph;
+pub mod groups;
 pub mod hugging_face;
 mod map;
 mod model;
