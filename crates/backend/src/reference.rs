@@ -238,6 +238,10 @@ impl Interpreter {
                 let out = &mut self.values[output.0 as usize];
                 for (row, &token) in out.chunks_exact_mut(matrix.columns()).zip(pass.tokens) {
                     (matrix.format().dequantize)(matrix.row(token as usize), row);
+                    if let Some(order) = matrix.column_order() {
+                        let sorted = row.to_vec();
+                        sorted.iter().zip(order).for_each(|(x, &column)| row[column as usize] = *x);
+                    }
                     row.iter_mut().for_each(|x| *x *= scale);
                 }
             }
@@ -331,9 +335,15 @@ impl Interpreter {
         }
     }
 
-    /// Activations as a matrix gets them.
+    /// Activations [rows, columns] as a matrix gets them.
     fn inputs(&self, matrix: &Matrix, x: &[f32]) -> Vec<f32> {
-        let mut x = x.to_vec();
+        let mut x = match matrix.column_order() {
+            None => x.to_vec(),
+            Some(order) => {
+                let sorted = |x: &[f32]| order.iter().map(|&column| x[column as usize]).collect::<Vec<f32>>();
+                x.chunks_exact(matrix.columns()).flat_map(sorted).collect()
+            }
+        };
         if self.precision == Precision::Coded && matrix.format().activation == Activation::Int8 {
             code_and_decode(&mut x);
         }

@@ -271,7 +271,7 @@ impl Checkpoint {
         let mut changed_weights = 0;
         let mut most: Option<(&'static Format, u64)> = None;
         for tensor in own {
-            let wanted = choose(tensor).filter(|format| format.gguf_id != tensor.type_id);
+            let wanted = choose(tensor).filter(|format| format.gguf_id != Some(tensor.type_id));
             let Some(format) = wanted else {
                 tensors.push(tensor.clone());
                 continue;
@@ -281,12 +281,13 @@ impl Checkpoint {
                 let what = format!("duan reads {} and does not write it", format.name);
                 return Err(Error::unsupported(self.label(), what, "choose another format"));
             }
-            let bytes = gguf::size_in_bytes(self.label(), &tensor.name, &tensor.dims, format.gguf_id)?;
+            let type_id = gguf::write::type_id(self.label(), &tensor.name, format)?;
+            let bytes = gguf::size_in_bytes(self.label(), &tensor.name, &tensor.dims, type_id)?;
             changed_weights += tensor.elements();
             if most.is_none_or(|(_, weights)| tensor.elements() > weights) {
                 most = Some((format, tensor.elements()));
             }
-            tensors.push(TensorInfo { type_id: format.gguf_id, bytes, ..tensor.clone() });
+            tensors.push(TensorInfo { type_id, bytes, ..tensor.clone() });
         }
         let Some((format, _)) = most else {
             return Ok(Self { origin: self.origin.clone(), changed: None });

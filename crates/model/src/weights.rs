@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use duan_quant::Format;
+use duan_quant::{Activation, Format};
 
 use crate::bytes::SharedBytes;
 use crate::checkpoint::Checkpoint;
@@ -25,6 +25,7 @@ pub struct Matrix {
     data: TensorData,
     /// Which row of what is made is the first of this matrix; 0 for shared bytes.
     first: usize,
+    column_order: Option<Arc<[u32]>>,
 }
 
 impl Matrix {
@@ -56,7 +57,33 @@ impl Matrix {
             let error = Error::tensor(file, name, expected, format!("{} bytes", found.unwrap_or(usize::MAX)));
             return Err(error.or_from_another_source());
         }
-        Ok(Self { name: name.into(), format, rows, columns, row_bytes, data, first: 0 })
+        Ok(Self { name: name.into(), format, rows, columns, row_bytes, data, first: 0, column_order: None })
+    }
+
+    /// The same matrix, whose weight `i` of a row belongs to number `order[i]` of its input [columns]: weights that were sorted so that
+    /// those of a group stand together (*act-order*, the `g_idx` of GPTQ).
+    ///
+    /// # Errors
+    /// When it names a column twice, or none; and for formats of floats, which have no groups.
+    pub fn with_column_order(self, file: &str, order: Arc<[u32]>) -> Result<Self> {
+        let mut is_named = vec![false; self.columns];
+        let mut names =
+            |column: u32| is_named.get_mut(column as usize).is_some_and(|is_named| !std::mem::replace(is_named, true));
+        if order.len() != self.columns || !order.iter().all(|&column| names(column)) {
+            let expected = format!("an order that has each of {} columns once", self.columns);
+            let error = Error::tensor(file, &self.name, expected, format!("another of {}", order.len()));
+            return Err(error.or_from_another_source());
+        }
+        if self.format.activation != Activation::Int8 {
+            let expected = "no order of columns beside weights without groups";
+            return Err(Error::tensor(file, &self.name, expected, format!("one beside {}", self.format.name)));
+        }
+        Ok(Self { column_order: Some(order), ..self })
+    }
+
+    /// Which number of the input each weight of a row belongs to, where it is not that of its own place [columns].
+    pub fn column_order(&self) -> Option<&[u32]> {
+        self.column_order.as_deref()
     }
 
     /// The tensor's name in the file.
@@ -107,7 +134,8 @@ impl Matrix {
             }
             made @ TensorData::Made(_) => (made.clone(), self.first + rows.start),
         };
-        Self { rows: rows.len(), data, first, name: self.name.clone(), ..*self }
+        let (name, column_order) = (self.name.clone(), self.column_order.clone());
+        Self { rows: rows.len(), data, first, name, column_order, ..*self }
     }
 
     /// Writes the bytes of the rows from `first` on into `bytes` [rows, row_bytes].
@@ -142,7 +170,8 @@ impl Matrix {
     /// The same matrix with these bytes for its rows, which somebody read before. Panics where their length is another.
     pub fn with_bytes(&self, bytes: SharedBytes) -> Self {
         assert_eq!(bytes.len(), self.bytes(), "bytes of `{}`", self.name);
-        Self { data: bytes.into(), first: 0, name: self.name.clone(), ..*self }
+        let (name, column_order) = (self.name.clone(), self.column_order.clone());
+        Self { data: bytes.into(), first: 0, name, column_order, ..*self }
     }
 
     /// Hint that `rows` will not be needed soon, see [`SharedBytes::release_pages`].
@@ -197,6 +226,11 @@ impl Weights {
         };
         let matrices = self.matrices.iter().enumerate().map(matrix).collect::<Result<_>>()?;
         Ok(Self { matrices, vectors: self.vectors.clone() })
+    }
+
+    /// The same vectors, with every matrix changed by `change`; ids stay what they are.
+    pub fn with_matrices(self, change: impl FnMut(Matrix) -> Matrix) -> Self {
+        Self { matrices: self.matrices.into_iter().map(change).collect(), vectors: self.vectors }
     }
 
     /// Bytes of all matrices and vectors.

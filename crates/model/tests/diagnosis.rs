@@ -138,8 +138,19 @@ fn each_fault_has_its_own_message() {
 
 #[test]
 fn rows_that_are_no_whole_blocks_are_refused_with_the_block() {
-    let type_id = format_by_name("IQ4_XS").unwrap().gguf_id;
+    let type_id = format_by_name("IQ4_XS").unwrap().gguf_id.unwrap();
     let mut writer = GgufWriter::new("m.gguf");
     let message = writer.tensor("t", &[576, 2], type_id, vec![0u8; 4]).unwrap_err().to_string();
     assert!(message.contains("whole blocks of 256 weights, as IQ4_XS has them, found dims [576, 2]"), "{message}");
+}
+
+#[test]
+fn formats_that_gguf_does_not_know_are_refused_by_name() {
+    let id = |name: &str| duan_model::gguf::write::type_id("m.gguf", "t", format_by_name(name).unwrap());
+    assert_eq!(id("q4_0").unwrap(), 2);
+    assert_eq!(
+        id("int4-g64").unwrap_err().to_string(),
+        "m.gguf: tensor `t`: expected a format of GGUF, found int4-g64, which GGUF files cannot hold; choose another one, such as \
+         Q4_0 or Q4_K"
+    );
 }

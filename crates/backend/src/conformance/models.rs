@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use duan_model::Model;
+use duan_model::bytes::SharedBytes;
 use duan_model::checkpoint::Checkpoint;
 use duan_model::config::{
     ActivationFunction, AttentionConfig, ExpertsConfig, LayerConfig, LongRope, Mixer, Mlp, MlpConfig, ModelConfig,
@@ -13,8 +14,8 @@ use duan_model::config::{
 };
 use duan_model::gguf::GgufFile;
 use duan_model::graph::record;
-use duan_model::weights::Binder;
-use duan_quant::{FORMATS, Format};
+use duan_model::weights::{Binder, Matrix};
+use duan_quant::{Activation, FORMATS, Format};
 
 use super::tensors::write;
 
@@ -39,6 +40,12 @@ pub fn models() -> Vec<TinyModel> {
     all.push(make("layer norms, norms of each head, two halves side by side, a part rotated", float, side_by_side()));
     all.push(make("fused matrices, factors, two rotary lists, growing queries", format("Q4_K"), scaled()));
     all.push(make("sinks, with a window and without", float, sunk()));
+    all.push(ordered(
+        "orders of columns",
+        format("int4-g64-zp"),
+        config(256, vec![layer(attention(4, 2, 64), 512); 3]),
+    ));
+    all.push(ordered("orders of columns before experts", format("int4-g32"), experts()));
     for name in ["F32", "Q4_0", "Q6_K"] {
         all.push(make(&format!("experts in {name}"), format(name), experts()));
     }
@@ -69,10 +76,45 @@ fn make(name: &str, format: &'static Format, config: ModelConfig) -> TinyModel {
     let checkpoint = Checkpoint::from(&file);
     let mut binder = Binder::new(&checkpoint);
     let graph = record(&config, &mut binder).unwrap_or_else(|error| fail(error));
-    let (weights, unused_tensors) = binder.finish();
+    let (mut weights, unused_tensors) = binder.finish();
     assert!(unused_tensors.is_empty(), "{name}: {unused_tensors:?}");
+    if format.gguf_id.is_none() {
+        weights = weights.with_matrices(|matrix| in_format(&matrix, format));
+    }
     let model = Model { config: Arc::new(config), graph: Arc::new(graph), weights: Arc::new(weights), unused_tensors };
     TinyModel { name: name.to_owned(), is_for_format: false, model }
+}
+
+/// A matrix of F32 in another format.
+fn in_format(matrix: &Matrix, format: &'static Format) -> Matrix {
+    let (rows, columns) = (matrix.rows(), matrix.columns());
+    let mut values = vec![0.0; rows * columns];
+    let f32_bytes = matrix.shared().expect("the file is in memory");
+    (matrix.format().dequantize)(f32_bytes, &mut values);
+    let bytes = format.row_bytes(columns).unwrap_or_else(|| panic!("{columns} columns in {}", format.name));
+    let mut bytes = vec![0; rows * bytes];
+    format.encode(&values, &mut bytes).unwrap_or_else(|error| panic!("{error}"));
+    let made = Matrix::new("a made-up model", matrix.name(), format, rows, columns, SharedBytes::from(bytes));
+    made.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A model whose matrices have orders of columns: the same, others and none where they read the same.
+fn ordered(name: &str, format: &'static Format, config: ModelConfig) -> TinyModel {
+    let mut tiny = make(name, format, config);
+    let weights = Arc::try_unwrap(std::mem::take(&mut tiny.model.weights)).expect("nobody else has the weights");
+    let mut index = 0;
+    tiny.model.weights = Arc::new(weights.with_matrices(|matrix| {
+        index += 1;
+        let columns = matrix.columns() as u32;
+        // Odd factors name each column once, as the widths are powers of two.
+        let factor = [1, 37, 37, 91][index % 4];
+        if factor == 1 || matrix.format().activation != Activation::Int8 {
+            return matrix;
+        }
+        let order = (0..columns).map(|column| (column * factor + 5) % columns).collect();
+        matrix.with_column_order(name, order).unwrap_or_else(|error| panic!("{error}"))
+    }));
+    tiny
 }
 
 /// Layers and nothing special.

@@ -13,20 +13,26 @@ pub(super) fn noise(index: u64) -> f32 {
     ((x ^ (x >> 31)) >> 40) as f32 / (1u64 << 23) as f32 - 1.0
 }
 
+/// Type id of F32 in GGUF files.
+const F32_ID: u32 = 0;
+
 /// Tensors go into the file as they are asked for.
 struct Tensors {
     writer: GgufWriter<'static>,
     format: &'static Format,
+    id: u32,
     norm: NormKind,
     seed: u64,
 }
 
-/// A file with every tensor that `config` asks for, matrices in `format`.
+/// A file with every tensor that `config` asks for, matrices in `format`; in F32 where GGUF does not know the format.
 pub(super) fn write(format: &'static Format, config: &ModelConfig) -> Vec<u8> {
     let mut writer = GgufWriter::new("a made-up model");
     let added = writer.key("general.architecture", config.family.to_owned());
     added.unwrap_or_else(|error| panic!("{error}"));
-    let mut tensors = Tensors { writer, format, norm: config.norm.kind, seed: u64::from(format.gguf_id) << 32 };
+    let f32_format = duan_quant::format_by_gguf_id(F32_ID).expect("F32 is a format");
+    let (format, id) = format.gguf_id.map_or((f32_format, F32_ID), |id| (format, id));
+    let mut tensors = Tensors { writer, format, id, norm: config.norm.kind, seed: u64::from(id) << 32 };
     let hidden = config.hidden_size;
     tensors.matrix("token_embd", &[hidden, config.vocab_size], false);
     if !config.tied_head {
@@ -113,7 +119,7 @@ impl Tensors {
     fn matrix(&mut self, name: &str, dims: &[usize], bias: bool) {
         let (columns, rows) = (dims[0], dims[1..].iter().product());
         let bytes = weights(self.format, rows, columns, &mut self.seed);
-        self.add(&format!("{name}.weight"), dims, self.format.gguf_id, bytes);
+        self.add(&format!("{name}.weight"), dims, self.id, bytes);
         if bias {
             self.vector(&format!("{name}.bias"), &[rows], 0.0);
         }
@@ -132,7 +138,7 @@ impl Tensors {
         let values = (0..length).map(|index| around + 0.5 * noise(self.seed + index));
         let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
         self.seed += length;
-        self.add(name, dims, 0, bytes);
+        self.add(name, dims, F32_ID, bytes);
     }
 
     fn add(&mut self, name: &str, dims: &[usize], format: u32, bytes: Vec<u8>) {

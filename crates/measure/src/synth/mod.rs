@@ -92,14 +92,15 @@ fn plan<'a>(options: &SynthOptions, weights: &'a Weights) -> Result<(GgufWriter<
     for (index, tensor) in list.into_iter().enumerate() {
         let numbers: u64 = tensor.dims.iter().product();
         parameters += numbers;
+        let id = tensor.format.gguf_id.expect("the tables name formats of GGUF");
         match tensor.content {
             Content::Floats(values) => {
                 let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-                writer.tensor(&tensor.name, &tensor.dims, tensor.format.gguf_id, bytes)?;
+                writer.tensor(&tensor.name, &tensor.dims, id, bytes)?;
             }
             Content::Random => {
                 let write = move |out: &mut dyn Write| weights.write(tensor.format, numbers, index as u64, out);
-                writer.tensor_with(&tensor.name, &tensor.dims, tensor.format.gguf_id, write)?;
+                writer.tensor_with(&tensor.name, &tensor.dims, id, write)?;
             }
         }
     }

@@ -265,7 +265,8 @@ pub(crate) fn check_types(label: &str, tensors: &[TensorInfo]) -> Result<()> {
         return Ok(());
     }
     let rows: Vec<String> = found.iter().map(UnsupportedType::describe).collect();
-    let known: Vec<&str> = duan_quant::FORMATS.iter().map(|format| format.name).collect();
+    let readable = duan_quant::FORMATS.iter().filter(|format| format.gguf_id.is_some());
+    let known: Vec<&str> = readable.map(|format| format.name).collect();
     let what = format!("duan cannot read some of its tensors: {}", rows.join(", "));
     Err(Error::unsupported(label, what, format!("get the model in one of {}", known.join(", "))))
 }

@@ -8,11 +8,24 @@ use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
 
+use duan_quant::Format;
+
 use super::file::{ALIGNMENT_KEY, check_alignment};
 use super::metadata::Metadata;
 use super::tensor::size_in_bytes;
 use super::value::{Array, Value};
 use crate::error::{Error, Result};
+
+/// The type id of a tensor in `format`.
+///
+/// # Errors
+/// When GGUF has no such type: our own formats have no place in its files.
+pub fn type_id(file: &str, tensor: &str, format: &Format) -> Result<u32> {
+    format.gguf_id.ok_or_else(|| {
+        let found = format!("{}, which GGUF files cannot hold", format.name);
+        Error::tensor(file, tensor, "a format of GGUF", found).with_remedy("choose another one, such as Q4_0 or Q4_K")
+    })
+}
 
 /// A GGUF file to be written: metadata and tensors in the order in which they were added.
 ///

@@ -12,6 +12,7 @@ use super::quantized::check_dtype;
 use crate::bytes::SharedBytes;
 use crate::checkpoint::is_kept;
 use crate::error::{Error, Result};
+use crate::gguf::write::type_id;
 use crate::gguf::{TensorInfo, size_in_bytes};
 use crate::pieces::Piece;
 use crate::rows::{MakeRows, TensorData, encode};
@@ -218,8 +219,8 @@ fn finish(name: &str, target: &Target<'_>, shape: &Shape<'_>) -> Result<(TensorI
     };
     let f32_format = Dtype::F32.format().expect("F32 is a format");
     let format = if is_kept(&info) || plus_one { f32_format } else { first.dtype.format().unwrap_or(f32_format) };
-    info.type_id = format.gguf_id;
-    info.bytes = size_in_bytes(label, name, &info.dims, format.gguf_id)?;
+    info.type_id = type_id(label, name, format)?;
+    info.bytes = size_in_bytes(label, name, &info.dims, info.type_id)?;
     let paired = if shape.names.pairs { paired_rows(name, &info, shape)? } else { 0 };
     Ok((info, Source { dtype: first.dtype, format, columns, parts, paired, plus_one }))
 }
