@@ -77,6 +77,31 @@ impl Task for CodeRow<'_> {
     }
 }
 
+/// Codes whole groups of a row in another order of its numbers.
+pub(crate) struct CodeOrdered<'a> {
+    /// The activations, as they are [columns].
+    pub(crate) from: &'a [f32],
+    /// Which of them comes at each place [groups * 32], each below `columns`.
+    pub(crate) order: &'a [u32],
+    /// Where they go [groups].
+    pub(crate) to: &'a mut [Group],
+}
+
+impl Task for CodeOrdered<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for (order, to) in self.order.as_chunks::<GROUP>().0.iter().zip(self.to) {
+            let mut x = [0.0; GROUP];
+            for place in 0..GROUP {
+                x[place] = self.from[order[place] as usize];
+            }
+            code_group(s, &x, to);
+        }
+    }
+}
+
 /// Codes one group.
 #[inline(always)]
 pub(crate) fn code_group<S: Simd>(s: S, x: &[f32; GROUP], to: &mut Group) {

@@ -72,6 +72,16 @@ fn table(devices: &[DeviceInfo]) -> Table {
     table
 }
 
+/// Names of formats, where those of integers in groups are too many to be told one by one.
+fn format_names<T: AsRef<str>>(names: &[T]) -> String {
+    let is_group = |name: &str| format_by_name(name).is_some_and(|format| format.gguf_id.is_none());
+    let mut told: Vec<&str> = names.iter().map(T::as_ref).filter(|name| !is_group(name)).collect();
+    if told.len() < names.len() {
+        told.push("int4 and int8 in groups");
+    }
+    told.join(", ")
+}
+
 /// What the CPU settled on, and why.
 fn facts(cpu: &CpuInfo) -> Table {
     let mut table = Table::new(&[("CPU", Align::Left), ("", Align::Left)]);
@@ -90,6 +100,6 @@ fn facts(cpu: &CpuInfo) -> Table {
     };
     row("threads", format!("{threads}: {}{held}", cpu.thread_reason));
     row("instruction sets", format!("{} used; {} found", cpu.isa, cpu.isas_available.join(", ")));
-    row("formats with kernels", cpu.kernel_formats.join(", "));
+    row("formats with kernels", format_names(&cpu.kernel_formats));
     table
 }

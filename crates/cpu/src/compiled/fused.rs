@@ -121,7 +121,8 @@ impl CpuModel {
         let floats = &self.values[value.0 as usize][..tokens * columns];
         let matrices = parts.iter().map(|part| self.weights.get(part.matrix));
         let (pool, buffers) = (&mut self.pool, [&mut self.coded, &mut self.products]);
-        let (codes, products) = code_input(pool, workers, isa, input, buffers, matrices, floats);
+        let order = self.weights.order(parts[0].matrix);
+        let (codes, products) = code_input(pool, workers, isa, (input, order), buffers, matrices, floats);
         let (code, keep) = kinds;
         let products = Products {
             inner,
@@ -179,6 +180,7 @@ impl CpuModel {
         let weights = self.weights.get(part.matrix);
         let floats = &self.values[value.0 as usize][..tokens * weights.columns];
         let (pool, buffers) = (&mut self.pool, [&mut self.coded, &mut self.products]);
+        let input = (input, self.weights.order(part.matrix));
         let (codes, _) = code_input(pool, workers, isa, input, buffers, std::iter::once(weights), floats);
         let bias = part.bias.map(|bias| &self.model.weights.vector(bias)[..]);
         let matrix = Source { weights, bias, kernel: self.weights.kernel(part.matrix) };

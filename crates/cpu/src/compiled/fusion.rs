@@ -69,6 +69,9 @@ pub(crate) struct MatrixFacts {
     pub(crate) columns: usize,
     /// Whether its kernel reads activations as codes.
     pub(crate) coded: bool,
+    /// The same number for all that read their input in the same order; `None` for the input's own. Codes that are left for a
+    /// matrix are in that.
+    pub(crate) order: Option<u32>,
 }
 
 /// Consecutive ops that run together.
@@ -258,7 +261,12 @@ impl Finder<'_> {
         }
         let facts = |part: &&LinearPart| (self.facts)(part.matrix);
         let written = self.graph.nodes[readers.clone()].iter().any(|node| node.op.writes().contains(&output));
-        if written || !all.iter().any(|part| facts(part).coded) || all.iter().any(|part| facts(part).columns != width) {
+        let is_sorted = all.iter().any(|part| facts(part).order.is_some());
+        if written
+            || is_sorted
+            || !all.iter().any(|part| facts(part).coded)
+            || all.iter().any(|part| facts(part).columns != width)
+        {
             return None;
         }
         let keep = all.iter().any(|part| !facts(part).coded) || self.is_read_after(output, readers.end - 1);
@@ -276,6 +284,7 @@ impl Finder<'_> {
         let inner = self.rows_of_one(node, first);
         let fits = inner == self.rows_of_one(node, second) && inner * self.choices(node) == width;
         let are_both = gate != up && [[gate, up], [up, gate]].contains(&[first.output, second.output]);
+        let are_both = are_both && (self.facts)(first.matrix).order == (self.facts)(second.matrix).order;
         let input = self.graph.nodes[node].op.reads();
         let is_left = |value: ValueId| value != output && self.is_read_after(value, node + 1);
         if !self.on(Fusion::GateUp) || !fits || !are_both || input.contains(&output) || is_left(gate) || is_left(up) {
@@ -306,7 +315,10 @@ impl Finder<'_> {
             _ => return (false, true),
         };
         let coded = |part: &LinearPart| (self.facts)(part.matrix).coded;
-        let fits = |part: &LinearPart| (self.facts)(part.matrix).columns == inner;
+        let fits = |part: &LinearPart| {
+            let facts = (self.facts)(part.matrix);
+            facts.columns == inner && facts.order.is_none()
+        };
         let writes = self.graph.nodes[node + 2].op.writes().contains(&output);
         if !parts.iter().any(coded) || !parts.iter().all(fits) || writes {
             return (false, true);

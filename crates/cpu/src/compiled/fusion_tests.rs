@@ -36,7 +36,7 @@ fn facts(id: MatrixId) -> MatrixFacts {
         ROUTER => (5, 64, false),
         other => panic!("no matrix {other:?}"),
     };
-    MatrixFacts { rows, columns, coded }
+    MatrixFacts { rows, columns, coded, order: None }
 }
 
 fn norm(input: ValueId, output: ValueId) -> Op {

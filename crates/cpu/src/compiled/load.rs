@@ -6,6 +6,7 @@ use std::sync::Arc;
 use duan_backend::{CompileJob, Limits, Result};
 use duan_model::Model;
 use duan_model::graph::{Graph, Node, Op};
+use duan_model::weights::MatrixId;
 use duan_quant::Activation;
 
 use super::fused::BLOCK_SUMS;
@@ -89,10 +90,21 @@ impl CpuModel {
 
 /// The ops of a model that run together.
 pub(crate) fn runs(model: &Model, ops: &[Range<usize>], no_fuse: &[Fusion]) -> Runs {
-    let facts = |id| {
+    let matrices = model.weights.matrices();
+    // The number of an order is that of the first matrix that has it.
+    let orders: Vec<Option<u32>> = matrices
+        .iter()
+        .map(|matrix| {
+            let order = matrix.column_order()?;
+            let first = matrices.iter().position(|other| other.column_order() == Some(order));
+            first.map(|index| index as u32)
+        })
+        .collect();
+    let facts = |id: MatrixId| {
         let matrix = model.weights.matrix(id);
         let coded = matrix.format().activation == Activation::Int8;
-        MatrixFacts { rows: matrix.rows(), columns: matrix.columns(), coded }
+        let order = orders[id.0 as usize];
+        MatrixFacts { rows: matrix.rows(), columns: matrix.columns(), coded, order }
     };
     fusion::find(&model.graph, ops, &facts, no_fuse)
 }

@@ -10,10 +10,10 @@ use duan_quant::activation::GROUP;
 
 use super::fusion::Input;
 use super::{CpuModel, SMALL};
-use crate::activations::{CodeRow, Coded};
+use crate::activations::{CodeOrdered, CodeRow, Coded};
 use crate::isa::Isa;
 use crate::kernels::integer::FEW_TOKENS;
-use crate::kernels::{Job, TokenRows, Weights};
+use crate::kernels::{self, Job, TokenRows, Weights};
 use crate::pool::Pool;
 use crate::self_test::Picked;
 use crate::shared::SharedSlice;
@@ -27,9 +27,21 @@ const PREFILL_PANELS: usize = 4;
 const LEAST_BYTES: usize = 32 << 10;
 
 impl CpuModel {
+    /// Whether matrices read their input in the same order, so that it can be coded once for all.
+    fn share_an_order(&self, parts: &[LinearPart]) -> bool {
+        let order = |part: &LinearPart| self.weights.order(part.matrix);
+        // The first of two equal ones is mostly the second too.
+        let are_same = |a: Option<&[u32]>, b: Option<&[u32]>| match (a, b) {
+            (None, None) => true,
+            (Some(a), Some(b)) => std::ptr::eq(a, b) || a == b,
+            _ => false,
+        };
+        parts.windows(2).all(|pair| are_same(order(&pair[0]), order(&pair[1])))
+    }
+
     pub(super) fn embed(&mut self, pass: &Pass<'_>, table: MatrixId, scale: f32, output: ValueId) {
         let workers = self.workers(pass.rows());
-        let table = self.weights.get(table);
+        let (table, order) = (self.weights.get(table), self.weights.order(table));
         let width = table.columns;
         let out = &mut self.values[output.0 as usize][..pass.rows() * width];
         let scratch = SharedSlice::new(&mut self.scratch);
@@ -37,11 +49,20 @@ impl CpuModel {
         let out = SharedSlice::new(out);
         self.pool.run(pass.rows().div_ceil(rows_per_piece), workers, &|piece, worker| {
             // SAFETY: each worker has a number of its own, and uses the scratch of that number only.
-            let scratch = &mut unsafe { scratch.part(worker..worker + 1) }[0].kernel.row_bytes;
+            let kernels::Scratch { row_bytes, row: sorted, .. } =
+                &mut unsafe { scratch.part(worker..worker + 1) }[0].kernel;
             for row in piece * rows_per_piece..pass.rows().min((piece + 1) * rows_per_piece) {
                 // SAFETY: each row is in one piece.
                 let out = unsafe { out.part(row * width..(row + 1) * width) };
-                (table.format.dequantize)(table.row(pass.tokens[row] as usize, scratch), out);
+                let bytes = table.row(pass.tokens[row] as usize, row_bytes);
+                match order {
+                    None => (table.format.dequantize)(bytes, out),
+                    Some(order) => {
+                        let sorted = &mut sorted[..width];
+                        (table.format.dequantize)(bytes, sorted);
+                        sorted.iter().zip(order).for_each(|(x, &column)| out[column as usize] = *x);
+                    }
+                }
                 if scale != 1.0 {
                     out.iter_mut().for_each(|x| *x *= scale);
                 }
@@ -62,6 +83,11 @@ impl CpuModel {
             return;
         }
         assert!(parts.len() <= MAX_PARTS, "{} matrices in one op", parts.len());
+        if !self.share_an_order(parts) {
+            // What they read is coded for each anew; so nobody left it coded.
+            parts.chunks(1).for_each(|part| self.linear(tokens, pass_rows, value, part, input));
+            return;
+        }
         let (workers, isa) = (self.workers(pass_rows), self.isa);
         let mut outs: [Vec<f32>; MAX_PARTS] = Default::default();
         for (out, part) in outs.iter_mut().zip(parts) {
@@ -72,7 +98,8 @@ impl CpuModel {
         let floats = &self.values[value.0 as usize][..tokens * columns];
         let (pool, buffers) = (&mut self.pool, [&mut self.coded, &mut self.products]);
         let matrices = parts.iter().map(|part| weights.get(part.matrix));
-        let (codes, _) = code_input(pool, workers, isa, input, buffers, matrices, floats);
+        let order = weights.order(parts[0].matrix);
+        let (codes, _) = code_input(pool, workers, isa, (input, order), buffers, matrices, floats);
 
         let vectors = &self.model.weights;
         let mut outs_left = outs.iter_mut();
@@ -107,10 +134,17 @@ impl CpuModel {
 
     /// Each expert computes all rows that chose it, so that its weights are read once.
     pub(super) fn expert_linear(&mut self, op: &Op, rows: usize, input: Input) {
-        let Op::ExpertLinear { input: value, input_per_choice, chosen, experts, used, ref parts } = *op else { return };
+        let Op::ExpertLinear { chosen, experts, used, ref parts, .. } = *op else { return };
         assert!(parts.len() <= MAX_PARTS, "{} matrices in one op", parts.len());
-        let (workers, isa) = (self.workers(rows), self.isa);
         self.assignment.sort(&self.values[chosen.0 as usize][..rows * 2 * used], used, experts);
+        let at_once = if self.share_an_order(parts) { MAX_PARTS } else { 1 };
+        parts.chunks(at_once).for_each(|parts| self.expert_matrices(op, parts, rows, input));
+    }
+
+    /// Some of the matrices of an op of experts, which read their input in one order.
+    fn expert_matrices(&mut self, op: &Op, parts: &[LinearPart], rows: usize, input: Input) {
+        let Op::ExpertLinear { input: value, input_per_choice, used, .. } = *op else { return };
+        let (workers, isa) = (self.workers(rows), self.isa);
         let mut outs: [Vec<f32>; MAX_PARTS] = Default::default();
         for (out, part) in outs.iter_mut().zip(parts) {
             *out = self.take(part.output);
@@ -121,7 +155,8 @@ impl CpuModel {
         let input_rows = if input_per_choice { rows * used } else { rows };
         let floats = &self.values[value.0 as usize][..input_rows * columns];
         let (pool, buffers) = (&mut self.pool, [&mut self.coded, &mut self.products]);
-        let (codes, _) = code_input(pool, workers, isa, input, buffers, parts.iter().map(matrix_of), floats);
+        let order = weights.order(parts[0].matrix);
+        let (codes, _) = code_input(pool, workers, isa, (input, order), buffers, parts.iter().map(matrix_of), floats);
 
         let (assignment, vectors) = (&self.assignment, &self.model.weights);
         let mut outs_left = outs.iter_mut();
@@ -160,13 +195,13 @@ impl CpuModel {
     }
 }
 
-/// The codes of activations that `matrices` read, which are made here where nobody left them; and the buffer for products,
-/// where these are not what is read.
+/// The codes of activations that `matrices` read in one order, which are made here where nobody left them; and the buffer for
+/// products, where these are not what is read.
 pub(super) fn code_input<'a, 'w>(
     pool: &mut Pool,
     workers: usize,
     isa: Isa,
-    input: Input,
+    (input, order): (Input, Option<&[u32]>),
     [coded, products]: [&'a mut Coded; 2],
     mut matrices: impl Iterator<Item = Weights<'w>>,
     floats: &[f32],
@@ -179,19 +214,26 @@ pub(super) fn code_input<'a, 'w>(
         Input::Normed => (Some(coded), Some(products)),
         Input::Products => (Some(products), None),
         Input::Value if coded.has_room(floats.len() / columns, columns) => {
-            code(pool, workers, isa, coded, floats, columns);
+            code(pool, workers, isa, coded, (floats, order), columns);
             (Some(coded), Some(products))
         }
         // What is read as products where ops run together, and has its room there.
         Input::Value => {
-            code(pool, workers, isa, products, floats, columns);
+            code(pool, workers, isa, products, (floats, order), columns);
             (Some(products), None)
         }
     }
 }
 
-/// Codes activations [rows, columns].
-fn code(pool: &mut Pool, workers: usize, isa: Isa, coded: &mut Coded, floats: &[f32], columns: usize) {
+/// Codes activations [rows, columns], each row in an order where there is one [columns].
+fn code(
+    pool: &mut Pool,
+    workers: usize,
+    isa: Isa,
+    coded: &mut Coded,
+    (floats, order): (&[f32], Option<&[u32]>),
+    columns: usize,
+) {
     let rows = floats.len() / columns;
     let groups = columns / GROUP;
     let writer = coded.fill(rows, columns);
@@ -199,7 +241,11 @@ fn code(pool: &mut Pool, workers: usize, isa: Isa, coded: &mut Coded, floats: &[
     pool.run(rows, workers, &|row, _| {
         // SAFETY: each row is one piece of work.
         let to = unsafe { writer.part(row * groups..(row + 1) * groups) };
-        isa.run(CodeRow { from: &floats[row * columns..][..columns], to });
+        let from = &floats[row * columns..][..columns];
+        match order {
+            None => isa.run(CodeRow { from, to }),
+            Some(order) => isa.run(CodeOrdered { from, order, to }),
+        }
     });
 }
 

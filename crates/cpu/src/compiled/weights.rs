@@ -168,6 +168,11 @@ impl DeviceWeights {
         Weights { format: matrix.format(), rows, columns: matrix.columns(), place }
     }
 
+    /// The order in which a matrix reads its input, where that is not the input's own.
+    pub(crate) fn order(&self, id: MatrixId) -> Option<&[u32]> {
+        self.entry(id).matrix.column_order()
+    }
+
     /// The kernel of a matrix.
     pub(crate) fn kernel(&self, id: MatrixId) -> Picked {
         self.entry(id).kernel.expect("an op multiplies with the matrix")

@@ -4,6 +4,8 @@
 //! offset, so that `weight = (code - zero) * scale + offset`. What is done with them is written once, in
 //! [`super::integer`]; where the pieces of a block lie in a panel, in [`crate::panels`].
 
+use duan_quant::Format;
+
 use crate::simd::{CodeKind, PANEL_ROWS, RowSimd};
 
 /// One block of some rows of a panel: what [`Codes`] reads from.
@@ -21,6 +23,19 @@ impl<'a> Rows<'a> {
     pub(super) fn pieces<const SIZE: usize>(self, before: usize) -> &'a [u8] {
         &self.block[before * PANEL_ROWS + self.first * SIZE..]
     }
+
+    /// Bytes of one row's block.
+    #[inline(always)]
+    pub(super) fn block_bytes(self) -> usize {
+        self.block.len() / PANEL_ROWS
+    }
+}
+
+/// Bytes of one row's block, and groups of 32 in it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockShape {
+    pub(crate) bytes: usize,
+    pub(crate) groups: usize,
 }
 
 /// A quantized format as the integer kernels see it.
@@ -40,6 +55,13 @@ pub(crate) trait Codes: 'static {
     /// What is made ready once for all groups of a block.
     type Block<S: RowSimd>: Copy;
 
+    /// Bytes of one row's block and its groups, for a kernel that serves several formats which differ in that alone; else
+    /// constants, which fold.
+    #[inline(always)]
+    fn shape(_: &Format) -> BlockShape {
+        BlockShape { bytes: Self::BLOCK_BYTES, groups: Self::GROUPS }
+    }
+
     /// Makes a block ready.
     fn block<S: RowSimd>(s: S, rows: Rows<'_>) -> Self::Block<S>;
     /// The codes of a group, four columns a vector.
@@ -58,7 +80,7 @@ pub(crate) trait Codes: 'static {
 
 /// Four vectors of two codes a byte from `before`: the low ones are the first sixteen columns.
 #[inline(always)]
-fn nibbles<S: RowSimd>(s: S, rows: Rows<'_>, before: usize) -> [S::Words; 8] {
+pub(super) fn nibbles<S: RowSimd>(s: S, rows: Rows<'_>, before: usize) -> [S::Words; 8] {
     let mut codes = [s.zeros(); 8];
     for index in 0..4 {
         let pair = s.words(rows.pieces::<4>(before + index * 4));

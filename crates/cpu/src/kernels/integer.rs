@@ -7,7 +7,7 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
-use super::formats::{Codes, Rows};
+use super::formats::{BlockShape, Codes, Rows};
 use super::{Job, PanelScratch, Scratch};
 use crate::activations::{Coded, Group};
 use crate::simd::{CACHE_LINE_BYTES, PANEL_ROWS, Simd, Task, read_ahead};
@@ -227,7 +227,9 @@ fn by_vectors<S: Simd, C: Codes, const T: usize, const P: usize, const V: usize>
 ) {
     let tokens = tiles[0].tokens::<T>(first_token);
     let mut sums = [[[s.all(0.0); T]; V]; P];
-    let block_bytes = PANEL_ROWS * C::BLOCK_BYTES;
+    let BlockShape { bytes, groups } = C::shape(tiles[0].job.weights.format);
+    let block_bytes = PANEL_ROWS * bytes;
+    let group_bytes = block_bytes / groups;
     for index in 0..panels[0].len() / block_bytes {
         for p in 0..P {
             let block = &panels[p][index * block_bytes..][..block_bytes];
@@ -236,12 +238,11 @@ fn by_vectors<S: Simd, C: Codes, const T: usize, const P: usize, const V: usize>
             for v in 1..V {
                 ready[v] = C::block(s, rows(v));
             }
-            for inner in 0..C::GROUPS {
-                let bytes = block_bytes / C::GROUPS;
-                read_ahead(s, block, inner * bytes, bytes);
+            for inner in 0..groups {
+                read_ahead(s, block, inner * group_bytes, group_bytes);
                 for v in 0..V {
                     let weights = GroupWeights::read::<C>(s, rows(v), &ready[v], inner);
-                    weights.add::<C, T>(s, &tokens, index * C::GROUPS + inner, &mut sums[p][v]);
+                    weights.add::<C, T>(s, &tokens, index * groups + inner, &mut sums[p][v]);
                 }
             }
         }
@@ -335,10 +336,11 @@ fn many_tokens<S: Simd, C: Codes>(
     let groups = job.weights.columns / 32;
     let Unpacked { panels: chunks, sums } = unpacked;
     sums[..tokens.len()].fill([[0.0; PANEL_ROWS]; 2]);
+    let shape = C::shape(job.weights.format);
     for first in (0..groups).step_by(CHUNK_GROUPS) {
         let chunk = first..groups.min(first + CHUNK_GROUPS);
         for (index, to) in panels.clone().zip(chunks.iter_mut()) {
-            unpack::<S, C>(s, job.weights.panel(index, panel), chunk.clone(), &mut to[..]);
+            unpack::<S, C>(s, shape, job.weights.panel(index, panel), chunk.clone(), &mut to[..]);
         }
         let next = job.weights.laid_out(panels.end..panels.end + panels.len());
         let next = &next[next.len() * chunk.start / groups..next.len() * chunk.end / groups];
@@ -354,10 +356,10 @@ fn many_tokens<S: Simd, C: Codes>(
 
 /// Unpacks some groups of a panel.
 #[inline(always)]
-fn unpack<S: Simd, C: Codes>(s: S, panel: &[u8], groups: Range<usize>, to: &mut [UnpackedGroup]) {
-    let block_bytes = PANEL_ROWS * C::BLOCK_BYTES;
-    let blocks = panel[groups.start / C::GROUPS * block_bytes..].chunks_exact(block_bytes);
-    for (block, to) in blocks.zip(to[..groups.len()].chunks_exact_mut(C::GROUPS)) {
+fn unpack<S: Simd, C: Codes>(s: S, shape: BlockShape, panel: &[u8], groups: Range<usize>, to: &mut [UnpackedGroup]) {
+    let block_bytes = PANEL_ROWS * shape.bytes;
+    let blocks = panel[groups.start / shape.groups * block_bytes..].chunks_exact(block_bytes);
+    for (block, to) in blocks.zip(to[..groups.len()].chunks_exact_mut(shape.groups)) {
         for first_row in (0..PANEL_ROWS).step_by(S::ROWS) {
             let rows = Rows { block, first: first_row };
             let ready = C::block(s, rows);

@@ -6,6 +6,7 @@
 pub(crate) mod float;
 pub(crate) mod formats;
 pub(crate) mod generic;
+pub(crate) mod groups;
 pub(crate) mod integer;
 pub(crate) mod peak;
 pub(crate) mod super_blocks;
@@ -281,6 +282,11 @@ const fn integer_kernel<C: formats::Codes>() -> Kernel {
     Kernel { format: C::FORMAT, run: integer::<C>, peak: peak::of_codes::<C> }
 }
 
+/// The kernel of several formats, for one of them.
+const fn kernel_for<C: formats::Codes>(format: &'static str) -> Kernel {
+    Kernel { format, ..integer_kernel::<C>() }
+}
+
 const fn float_kernel<W: float::Floats>() -> Kernel {
     Kernel { format: W::FORMAT, run: float::<W>, peak: peak::of_floats }
 }
@@ -303,6 +309,28 @@ pub(crate) static KERNELS: &[Kernel] = &[
     integer_kernel::<formats::Iq4Nl>(),
     integer_kernel::<super_blocks::Iq4Xs>(),
     integer_kernel::<formats::Mxfp4>(),
+    kernel_for::<groups::Symmetric<4>>("int4-g32"),
+    kernel_for::<groups::Symmetric<4>>("int4-g64"),
+    kernel_for::<groups::Symmetric<4>>("int4-g128"),
+    kernel_for::<groups::Symmetric<4>>("int4-g256"),
+    kernel_for::<groups::WithOrigin<4>>("int4-g32-zp"),
+    kernel_for::<groups::WithOrigin<4>>("int4-g64-zp"),
+    kernel_for::<groups::WithOrigin<4>>("int4-g128-zp"),
+    kernel_for::<groups::WithOrigin<4>>("int4-g256-zp"),
+    kernel_for::<groups::WithOrigin<4>>("int4-g32-bias"),
+    kernel_for::<groups::WithOrigin<4>>("int4-g64-bias"),
+    kernel_for::<groups::WithOrigin<4>>("int4-g128-bias"),
+    kernel_for::<groups::Symmetric<8>>("int8-g32"),
+    kernel_for::<groups::Symmetric<8>>("int8-g64"),
+    kernel_for::<groups::Symmetric<8>>("int8-g128"),
+    kernel_for::<groups::Symmetric<8>>("int8-g256"),
+    kernel_for::<groups::WithOrigin<8>>("int8-g32-zp"),
+    kernel_for::<groups::WithOrigin<8>>("int8-g64-zp"),
+    kernel_for::<groups::WithOrigin<8>>("int8-g128-zp"),
+    kernel_for::<groups::WithOrigin<8>>("int8-g256-zp"),
+    kernel_for::<groups::WithOrigin<8>>("int8-g32-bias"),
+    kernel_for::<groups::WithOrigin<8>>("int8-g64-bias"),
+    kernel_for::<groups::WithOrigin<8>>("int8-g128-bias"),
 ];
 
 /// The kernel of a format, where it has one.
