@@ -27,7 +27,7 @@ pub fn read(file: &str, name: &str, tensors: &Tensors, group_size: Option<usize>
     let Tensors { qweight, qzeros, scales } = tensors;
     qweight.check(file, &["I32"])?;
     let [columns, words] = qweight.dims(file)?;
-    let rows = words.checked_mul(8).unwrap_or(usize::MAX);
+    let rows = words.saturating_mul(8);
     let group_size = group_size.unwrap_or(columns).max(1);
     let group_count = columns.div_ceil(group_size);
     scales.check_shape(file, &[group_count, rows])?;
