@@ -30,6 +30,7 @@ use self::codes::{Codes, Zeros};
 use self::numbers::Table;
 use crate::bytes::SharedBytes;
 use crate::error::{Error, Result};
+use crate::rows::MakeRows;
 
 /// Rows whose codes are taken apart at once: what lies along the output is read in runs of so many.
 const ROWS_AT_ONCE: usize = 16;
@@ -244,6 +245,20 @@ impl GroupedMatrix {
         let scale = half(&self.scales, "scale")?;
         let bias = self.biases.as_ref().map_or(Ok(f16::ZERO), |biases| half(biases, "bias"))?;
         Ok(Header { scale, zero, bias })
+    }
+}
+
+impl MakeRows for GroupedMatrix {
+    fn make(&self, first: usize, bytes: &mut [u8]) -> Result<()> {
+        GroupedMatrix::make(self, first, bytes)
+    }
+
+    fn release_pages(&self, rows: Range<usize>) {
+        GroupedMatrix::release_pages(self, rows);
+    }
+
+    fn recipe(&self) -> String {
+        self.recipe.clone()
     }
 }
 
