@@ -25,8 +25,10 @@ mod error;
 mod format;
 mod formats;
 mod gguf_types;
+pub mod importance;
+pub mod search;
 
 pub use error::{Error, Result};
-pub use format::{Activation, Dequantize, Format, Quantize};
+pub use format::{Activation, Dequantize, Format, Quantize, Search};
 pub use formats::{FORMATS, format_by_gguf_id, format_by_name};
 pub use gguf_types::{TypeStatus, gguf_type};

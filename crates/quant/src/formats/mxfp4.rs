@@ -17,6 +17,7 @@ pub(super) static MXFP4: Format = Format {
     largest: 6.0 * f32::from_bits(0x7d80_0000),
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: Some(|values, bytes| encode_blocks(values, bytes, encode)),
+    search: None,
 };
 
 /// Twice what the sixteen codes stand for: whole numbers. Part of the format.

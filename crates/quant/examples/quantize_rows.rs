@@ -1,0 +1,48 @@
+//! Quantizes rows of `f32` with the search, for comparing with others: `scripts/quantizers.py` runs it.
+//!
+//!     quantize_rows FORMAT COLUMNS VALUES.f32 OUT.bytes [IMPORTANCE.f32] [--plain] [--repeat N]
+//!
+//! `IMPORTANCE.f32` has `COLUMNS` entries, the same for all rows. Prints nanoseconds for each weight, the least of N runs.
+
+use std::time::Instant;
+
+fn floats(path: &str) -> std::io::Result<Vec<f32>> {
+    let bytes = std::fs::read(path)?;
+    Ok(bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = Vec::new();
+    let (mut plain, mut repeat) = (false, 1);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--plain" => plain = true,
+            "--repeat" => repeat = words.next().ok_or("--repeat needs a number")?.parse()?,
+            _ => arguments.push(word),
+        }
+    }
+    let [name, columns, values, out, importance @ ..] = &arguments[..] else {
+        return Err("FORMAT COLUMNS VALUES.f32 OUT.bytes [IMPORTANCE.f32] [--plain] [--repeat N]".into());
+    };
+    let format = duan_quant::format_by_name(name).ok_or("no such format")?;
+    let columns: usize = columns.parse()?;
+    let row_bytes = format.row_bytes(columns).ok_or("columns are not whole blocks")?;
+    let values = floats(values)?;
+    let importance = importance.first().map(|path| floats(path)).transpose()?;
+    let mut bytes = vec![0u8; values.len() / columns * row_bytes];
+    let mut least = f64::INFINITY;
+    for _ in 0..repeat {
+        let begin = Instant::now();
+        for (values, bytes) in values.chunks_exact(columns).zip(bytes.chunks_exact_mut(row_bytes)) {
+            match plain {
+                true => format.encode(values, bytes)?,
+                false => format.encode_best(values, importance.as_deref(), bytes)?,
+            }
+        }
+        least = least.min(begin.elapsed().as_nanos() as f64 / values.len() as f64);
+    }
+    std::fs::write(out, bytes)?;
+    println!("{least:.3}");
+    Ok(())
+}

@@ -1,0 +1,111 @@
+mod lanes;
+mod minimum;
+mod scale;
+mod scales;
+
+use crate::importance::usable;
+pub(crate) use lanes::{LANES, Tile, inverse, limit, round_to_byte};
+pub(crate) use minimum::{Minima, Plan as MinimumPlan, choose_with_minimum, search_minima};
+pub(crate) use scale::{Codes, Even, choose};
+pub(crate) use scales::{Plan, Scales, search_scales};
+
+/// Searches eight blocks of 32 weights at a time, and writes them.
+///
+/// `find` gives what `write` needs for each of the eight lanes; `write` gets the weights of one block.
+#[inline(always)]
+pub(crate) fn search_blocks<T, const BYTES: usize>(
+    values: &[f32],
+    importance: Option<&[f32]>,
+    bytes: &mut [u8],
+    find: impl Fn(&mut Tile<32>, bool) -> [T; LANES],
+    write: impl Fn(&[f32; 32], &T, &mut [u8; BYTES]),
+) {
+    let importance = usable(importance);
+    let (blocks, rest) = values.as_chunks::<32>();
+    let (slots, rest_bytes) = bytes.as_chunks_mut::<BYTES>();
+    assert!(rest.is_empty() && rest_bytes.is_empty() && blocks.len() == slots.len(), "not a whole number of blocks");
+    if let Some(importance) = importance {
+        assert_eq!(importance.len(), values.len(), "importance and values do not belong together");
+    }
+    let mut tile = Tile::new();
+    for (index, (blocks, slots)) in blocks.chunks(LANES).zip(slots.chunks_mut(LANES)).enumerate() {
+        tile.load(blocks.as_flattened());
+        if let Some(importance) = importance {
+            let first = index * LANES * 32;
+            // Blocks are not compared with each other, so it does not matter what the largest is.
+            tile.weigh(&importance[first..first + blocks.len() * 32], 0.0);
+        }
+        let found = find(&mut tile, importance.is_some());
+        for ((block, found), slot) in blocks.iter().zip(&found).zip(slots) {
+            write(&finite(block), found, slot);
+        }
+    }
+}
+
+/// The weights as a [`Tile`] holds them.
+#[inline(always)]
+pub(crate) fn finite<const N: usize>(values: &[f32; N]) -> [f32; N] {
+    let mut finite = [0.0; N];
+    for (finite, &x) in finite.iter_mut().zip(values) {
+        let x = if x.is_nan() { 0.0 } else { x };
+        *finite = limit(x, -lanes::LARGEST, lanes::LARGEST);
+    }
+    finite
+}
+
+/// The codes nearest to `values / step` in `low..=high`, plus `bias`; `bias` where `step` is 0.
+#[inline(always)]
+pub(crate) fn codes<const N: usize>(values: &[f32; N], step: f32, low: f32, high: f32, bias: f32) -> [u8; N] {
+    let inverse = inverse(step);
+    let mut codes = [0; N];
+    for (code, &x) in codes.iter_mut().zip(values) {
+        *code = round_to_byte(limit(x * inverse, low, high) + bias);
+    }
+    codes
+}
+
+/// The codes nearest to `(values - minimum) / step` in `0..=steps`; 0 where `step` is 0.
+#[inline(always)]
+pub(crate) fn codes_above<const N: usize>(values: &[f32; N], step: f32, minimum: f32, steps: f32) -> [u8; N] {
+    let inverse = inverse(step);
+    let mut codes = [0; N];
+    for (code, &x) in codes.iter_mut().zip(values) {
+        *code = round_to_byte(limit((x - minimum) * inverse, 0.0, steps));
+    }
+    codes
+}
+
+/// Searches blocks of 256 weights, and writes them.
+///
+/// `find` gets the groups of `N` weights of a block, eight to a tile, and gives what `write` needs.
+#[inline(always)]
+pub(crate) fn search_super_blocks<T, const N: usize, const TILES: usize, const BYTES: usize>(
+    values: &[f32],
+    importance: Option<&[f32]>,
+    bytes: &mut [u8],
+    find: impl Fn(&mut [Tile<N>; TILES], bool) -> T,
+    write: impl Fn(&[f32; 256], &T, &mut [u8; BYTES]),
+) {
+    let importance = usable(importance);
+    let (blocks, rest) = values.as_chunks::<256>();
+    let (slots, rest_bytes) = bytes.as_chunks_mut::<BYTES>();
+    assert!(rest.is_empty() && rest_bytes.is_empty() && blocks.len() == slots.len(), "not a whole number of blocks");
+    if let Some(importance) = importance {
+        assert_eq!(importance.len(), values.len(), "importance and values do not belong together");
+    }
+    let mut tiles: [Tile<N>; TILES] = std::array::from_fn(|_| Tile::new());
+    for (index, (block, slot)) in blocks.iter().zip(slots).enumerate() {
+        for (tile, values) in tiles.iter_mut().zip(block.chunks_exact(LANES * N)) {
+            tile.load(values);
+        }
+        if let Some(importance) = importance {
+            let importance = &importance[index * 256..][..256];
+            let top = importance.iter().fold(0.0f32, |acc, &w| if w > acc { w } else { acc });
+            for (tile, importance) in tiles.iter_mut().zip(importance.chunks_exact(LANES * N)) {
+                tile.weigh(importance, top);
+            }
+        }
+        let found = find(&mut tiles, importance.is_some());
+        write(&finite(block), &found, slot);
+    }
+}
