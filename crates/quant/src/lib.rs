@@ -25,6 +25,7 @@ mod error;
 mod format;
 mod formats;
 mod gguf_types;
+pub mod groups;
 pub mod importance;
 pub mod search;
 

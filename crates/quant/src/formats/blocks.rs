@@ -86,10 +86,22 @@ pub(super) fn nearest_code(value: f32, scale: f32, low: i32, high: i32) -> i32 {
 }
 
 /// The lowest and the highest of `values`.
-pub(super) fn range(values: &[f32]) -> (f32, f32) {
+fn range(values: &[f32]) -> (f32, f32) {
     let lowest = values.iter().fold(f32::INFINITY, |acc, &x| acc.min(x));
     let highest = values.iter().fold(f32::NEG_INFINITY, |acc, &x| acc.max(x));
     (lowest, highest)
+}
+
+/// [`signed_scale`] for a block.
+pub(super) fn choose_signed_scale<const WEIGHTS: usize>(values: &[f32; WEIGHTS], steps: f32) -> f16 {
+    let (lowest, highest) = range(values);
+    signed_scale(lowest, highest, steps)
+}
+
+/// [`scale_and_minimum`] for a block.
+pub(super) fn choose_scale_and_minimum<const WEIGHTS: usize>(values: &[f32; WEIGHTS], steps: f32) -> (f16, f16) {
+    let (lowest, highest) = range(values);
+    scale_and_minimum(lowest, highest, steps)
 }
 
 /// Scale of a format whose codes reach from `-steps` to `steps - 1`, for weights from `lowest` to `highest`; signed so that
@@ -97,7 +109,7 @@ pub(super) fn range(values: &[f32]) -> (f32, f32) {
 ///
 /// The scale is enlarged where the largest value of the other sign would be more than half a step beyond the
 /// code `steps - 1`, so that the error of every value is at most half a step.
-pub(super) fn choose_signed_scale(lowest: f32, highest: f32, steps: f32) -> f16 {
+pub(crate) fn signed_scale(lowest: f32, highest: f32, steps: f32) -> f16 {
     let (highest, lowest) = (highest.max(0.0), (-lowest).max(0.0));
     let (larger, smaller) = if highest > lowest { (highest, lowest) } else { (lowest, highest) };
     let other = smaller / (steps - 0.5);
@@ -110,7 +122,7 @@ pub(super) fn choose_signed_scale(lowest: f32, highest: f32, steps: f32) -> f16 
 ///
 /// The scale is taken from the stored minimum, so that the rounding of the latter, which can be several steps, makes the
 /// scale larger instead of clipping.
-pub(super) fn choose_scale_and_minimum(lowest: f32, highest: f32, steps: f32) -> (f16, f16) {
+pub(super) fn scale_and_minimum(lowest: f32, highest: f32, steps: f32) -> (f16, f16) {
     let minimum = round_down(lowest);
     let range = (highest - minimum.to_f32()).max(0.0);
     (choose_scale(range / steps, range / (steps + 0.5)), minimum)

@@ -3,7 +3,7 @@
 
 use half::f16;
 
-use super::blocks::{choose_signed_scale, decode_blocks, encode_blocks, nearest_code, range, read_f16};
+use super::blocks::{choose_signed_scale, decode_blocks, encode_blocks, nearest_code, read_f16, signed_scale};
 use crate::search::{Even, LANES, Tile, choose, codes, search_blocks};
 use crate::{Activation, Format};
 
@@ -29,8 +29,7 @@ fn decode(bytes: &[u8; 18], values: &mut [f32; 32]) {
 }
 
 fn encode(values: &[f32; 32], bytes: &mut [u8; 18]) {
-    let (lowest, highest) = range(values);
-    let stored = choose_signed_scale(lowest, highest, 8.0);
+    let stored = choose_signed_scale(values, 8.0);
     let d = stored.to_f32();
     write(stored, &values.map(|x| (nearest_code(x, d, -8, 7) + 8) as u8), bytes);
 }
@@ -50,7 +49,7 @@ fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
 
 fn find(tile: &mut Tile<32>, weighted: bool) -> [f16; LANES] {
     let (lowest, highest) = tile.range();
-    let plain = std::array::from_fn(|lane| choose_signed_scale(lowest[lane], highest[lane], 8.0));
+    let plain = std::array::from_fn(|lane| signed_scale(lowest[lane], highest[lane], 8.0));
     let ends: &[f32] = if weighted { &WEIGHTED_ENDS } else { &ENDS };
     choose::<Even<-8, 7>, 32>(tile, ends, &plain)
 }

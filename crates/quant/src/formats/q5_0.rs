@@ -3,7 +3,7 @@
 
 use half::f16;
 
-use super::blocks::{choose_signed_scale, decode_blocks, encode_blocks, nearest_code, range, read_f16, read_u32};
+use super::blocks::{choose_signed_scale, decode_blocks, encode_blocks, nearest_code, read_f16, read_u32, signed_scale};
 use crate::search::{Even, LANES, Tile, choose, codes, search_blocks};
 use crate::{Activation, Format};
 
@@ -31,8 +31,7 @@ fn decode(bytes: &[u8; 22], values: &mut [f32; 32]) {
 }
 
 fn encode(values: &[f32; 32], bytes: &mut [u8; 22]) {
-    let (lowest, highest) = range(values);
-    let stored = choose_signed_scale(lowest, highest, 16.0);
+    let stored = choose_signed_scale(values, 16.0);
     let d = stored.to_f32();
     write(stored, &values.map(|x| (nearest_code(x, d, -16, 15) + 16) as u8), bytes);
 }
@@ -62,7 +61,7 @@ fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
 
 fn find(tile: &mut Tile<32>, _weighted: bool) -> [f16; LANES] {
     let (lowest, highest) = tile.range();
-    let plain = std::array::from_fn(|lane| choose_signed_scale(lowest[lane], highest[lane], 16.0));
+    let plain = std::array::from_fn(|lane| signed_scale(lowest[lane], highest[lane], 16.0));
     choose::<Even<-16, 15>, 32>(tile, &ENDS, &plain)
 }
 

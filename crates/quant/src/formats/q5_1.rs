@@ -3,7 +3,7 @@
 
 use half::f16;
 
-use super::blocks::{choose_scale_and_minimum, decode_blocks, encode_blocks, nearest_code, range, read_f16, read_u32};
+use super::blocks::{choose_scale_and_minimum, decode_blocks, encode_blocks, nearest_code, read_f16, read_u32, scale_and_minimum};
 use super::q5_0::write_five_bits;
 use crate::search::{LANES, Tile, choose_with_minimum, codes_above, search_blocks};
 use crate::{Activation, Format};
@@ -33,8 +33,7 @@ fn decode(bytes: &[u8; 24], values: &mut [f32; 32]) {
 }
 
 fn encode(values: &[f32; 32], bytes: &mut [u8; 24]) {
-    let (lowest, highest) = range(values);
-    let stored = choose_scale_and_minimum(lowest, highest, 31.0);
+    let stored = choose_scale_and_minimum(values, 31.0);
     let (d, m) = (stored.0.to_f32(), stored.1.to_f32());
     write(&stored, &values.map(|x| nearest_code(x - m, d, 0, 31) as u8), bytes);
 }
@@ -53,7 +52,7 @@ fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
 
 fn find(tile: &mut Tile<32>, _weighted: bool) -> [(f16, f16); LANES] {
     let (lowest, highest) = tile.range();
-    let plain = std::array::from_fn(|lane| choose_scale_and_minimum(lowest[lane], highest[lane], 31.0));
+    let plain = std::array::from_fn(|lane| scale_and_minimum(lowest[lane], highest[lane], 31.0));
     choose_with_minimum::<31>(tile, &ENDS, &plain)
 }
 

@@ -38,10 +38,11 @@ pub(crate) fn limit(x: f32, low: f32, high: f32) -> f32 {
     if x < high { x } else { high }
 }
 
-/// `1 / x`, or 0 for 0.
+/// `1 / x`, or 0 for 0 and for magnitudes so small that it would be infinite.
 #[inline(always)]
 pub(crate) fn inverse(x: f32) -> f32 {
-    if x == 0.0 { 0.0 } else { 1.0 / x }
+    let inverse = 1.0 / x;
+    if inverse.abs() <= f32::MAX { inverse } else { 0.0 }
 }
 
 /// Eight groups of `N` weights, and how much the error of each counts.
@@ -58,8 +59,11 @@ pub(crate) struct Tile<const N: usize> {
 pub(crate) const LARGEST: f32 = (1u64 << 30) as f32;
 
 /// How small the importance of a weight can become beside the largest in its group. Weights that count for nothing still
-/// decide where nothing else does, and no sum is 0.
-const LEAST: f32 = 1.0 / (1u64 << 40) as f32;
+/// decide where nothing else does, no sum is 0, and the others are not lost beside the largest in sums of `f32`.
+const LEAST: f32 = 1.0 / (1u64 << 20) as f32;
+
+/// How small the importance of a group can become beside the largest in its block.
+const LEAST_SHARE: f32 = 1.0 / (1u64 << 40) as f32;
 
 impl<const N: usize> Tile<N> {
     /// A tile of zeros whose errors count alike.
@@ -102,7 +106,7 @@ impl<const N: usize> Tile<N> {
                 row[lane] = if w > LEAST { w } else { LEAST };
             }
             let share = if top > 0.0 { largest / top } else { 1.0 };
-            self.share[lane] = if share > LEAST { share } else { LEAST };
+            self.share[lane] = if share > LEAST_SHARE { share } else { LEAST_SHARE };
         }
     }
 

@@ -131,8 +131,10 @@ fn sweep<const STEPS: i32, const NOT_ABOVE_ZERO: bool, const N: usize>(
         for lane in 0..LANES {
             let (mean, weight) = (group.mean[lane], group.weight[lane]);
             let mean_code = sums.q[lane] / weight;
-            // Where all codes are alike this is 0 or very small, and the scale no number: it is never better then.
-            let mut scale = sums.xq[lane] / (sums.qq[lane] - mean_code * sums.q[lane]);
+            let spread = sums.qq[lane] - mean_code * sums.q[lane];
+            // Where all codes are alike, what is left is the rounding of the sums.
+            let differ = spread > sums.qq[lane] * 1e-6;
+            let mut scale = sums.xq[lane] / spread;
             let mut minimum = mean - scale * mean_code;
             let mut gain = scale * sums.xq[lane];
             if NOT_ABOVE_ZERO {
@@ -145,7 +147,7 @@ fn sweep<const STEPS: i32, const NOT_ABOVE_ZERO: bool, const N: usize>(
                 minimum = if above { 0.0 } else { minimum };
                 gain = if above { off } else { gain };
             }
-            let better = (gain > best.gain[lane]) & (scale > 0.0);
+            let better = (gain > best.gain[lane]) & (scale > 0.0) & differ;
             best.gain[lane] = if better { gain } else { best.gain[lane] };
             best.scale[lane] = if better { scale } else { best.scale[lane] };
             best.minimum[lane] = if better { minimum } else { best.minimum[lane] };

@@ -4,9 +4,9 @@ mod scale;
 mod scales;
 
 use crate::importance::usable;
-pub(crate) use lanes::{LANES, Tile, inverse, limit, round_to_byte};
+pub(crate) use lanes::{LANES, LARGEST, Lanes, Tile, inverse, limit, round, round_to_byte, round_to_integer};
 pub(crate) use minimum::{Minima, Plan as MinimumPlan, choose_with_minimum, search_minima};
-pub(crate) use scale::{Codes, Even, choose};
+pub(crate) use scale::{Codes, Even, choose, error as error_of};
 pub(crate) use scales::{Plan, Scales, search_scales};
 
 /// Searches eight blocks of 32 weights at a time, and writes them.
@@ -48,7 +48,7 @@ pub(crate) fn finite<const N: usize>(values: &[f32; N]) -> [f32; N] {
     let mut finite = [0.0; N];
     for (finite, &x) in finite.iter_mut().zip(values) {
         let x = if x.is_nan() { 0.0 } else { x };
-        *finite = limit(x, -lanes::LARGEST, lanes::LARGEST);
+        *finite = limit(x, -LARGEST, LARGEST);
     }
     finite
 }
