@@ -139,9 +139,15 @@ impl Format {
             return Err(Error::CannotQuantize { format: self.name });
         }
         self.check_lengths(values.len(), bytes.len())?;
-        // NaN is not below anything, so that it is not fine either. The position is looked for only when there is one.
-        let fine = values.iter().fold(true, |acc, x| acc & (x.abs() <= self.largest));
-        if fine {
+        // The position is looked for only when there is one. NaN is not at most anything either.
+        let mut bad = [false; 16];
+        let (runs, rest) = values.as_chunks::<16>();
+        for run in runs {
+            for (bad, x) in bad.iter_mut().zip(run) {
+                *bad |= !(x.abs() <= self.largest);
+            }
+        }
+        if !bad.contains(&true) && rest.iter().all(|x| x.abs() <= self.largest) {
             return Ok(());
         }
         for (index, &value) in values.iter().enumerate() {

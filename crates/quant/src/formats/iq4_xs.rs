@@ -39,7 +39,7 @@ fn decode(bytes: &[u8; 136], values: &mut [f32; 256]) {
 }
 
 fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
-    search_super_blocks(values, importance, bytes, |tiles, _| search_scales::<Uneven, 32, 1>(tiles, &PLAN), write);
+    search_super_blocks(values, importance, bytes, |tiles, weighted| search_scales::<Uneven, 32, 1>(tiles, &PLAN, weighted), write);
 }
 
 fn write(values: &[f32; 256], found: &Scales<1>, bytes: &mut [u8; 136]) {
@@ -61,6 +61,7 @@ const PLAN: Plan = Plan {
     low: -32.0,
     high: 31.0,
     ends: &ENDS,
+    weighted_ends: &ENDS,
     tops: &[-32.0, -31.0, -30.0, -31.5, -30.5],
     beside: &[0.0, -1.0, 1.0, -2.0, 2.0],
 };

@@ -41,7 +41,7 @@ fn decode(bytes: &[u8; 210], values: &mut [f32; 256]) {
 }
 
 fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
-    search_super_blocks(values, importance, bytes, |tiles, _| search_scales::<Even<-32, 31>, 16, 2>(tiles, &PLAN), write);
+    search_super_blocks(values, importance, bytes, |tiles, weighted| search_scales::<Even<-32, 31>, 16, 2>(tiles, &PLAN, weighted), write);
 }
 
 fn write(values: &[f32; 256], found: &Scales<2>, bytes: &mut [u8; 210]) {
@@ -69,6 +69,7 @@ const PLAN: Plan = Plan {
     low: -128.0,
     high: 127.0,
     ends: &[-30.4, -31.0, -31.6, -32.0, -32.4],
+    weighted_ends: &[-30.4, -31.0, -31.6, -32.0, -32.4],
     tops: &[-127.0],
     beside: &[0.0, -1.0, 1.0, -2.0, 2.0, -3.0, 3.0],
 };

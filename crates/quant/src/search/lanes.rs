@@ -4,6 +4,8 @@
 //! straight line of arithmetic, which the compiler turns into vector instructions by itself. Loops over lanes have a fixed
 //! length and no branch.
 
+use half::f16;
+
 /// Groups side by side.
 pub(crate) const LANES: usize = 8;
 
@@ -43,6 +45,12 @@ pub(crate) fn limit(x: f32, low: f32, high: f32) -> f32 {
 pub(crate) fn inverse(x: f32) -> f32 {
     let inverse = 1.0 / x;
     if inverse.abs() <= f32::MAX { inverse } else { 0.0 }
+}
+
+/// `x` as an `f16`: finite, and 0 only if it is 0, since a scale of 0 would make zeros of everything.
+pub(crate) fn to_f16(x: f32) -> f16 {
+    let nearest = f16::from_f32(limit(x, -65504.0, 65504.0));
+    if nearest == f16::ZERO && x != 0.0 { f16::MIN_POSITIVE_SUBNORMAL.copysign(nearest) } else { nearest }
 }
 
 /// Eight groups of `N` weights, and how much the error of each counts.

@@ -2,8 +2,7 @@
 
 use half::f16;
 
-use super::lanes::{LANES, Lanes, Tile, inverse, limit, round};
-use super::scales::to_f16;
+use super::lanes::{LANES, Lanes, Tile, inverse, limit, round, to_f16};
 
 /// A tile whose weights are counted from the mean of their group.
 ///
@@ -133,12 +132,12 @@ fn sweep<const STEPS: i32, const NOT_ABOVE_ZERO: bool, const N: usize>(
             let mean_code = sums.q[lane] / weight;
             let spread = sums.qq[lane] - mean_code * sums.q[lane];
             // Where all codes are alike, what is left is the rounding of the sums.
-            let differ = spread > sums.qq[lane] * 1e-6;
+            let mut differ = spread > sums.qq[lane] * 1e-6;
             let mut scale = sums.xq[lane] / spread;
             let mut minimum = mean - scale * mean_code;
             let mut gain = scale * sums.xq[lane];
             if NOT_ABOVE_ZERO {
-                let above = minimum > 0.0;
+                let above = (minimum > 0.0) | (!differ & (mean > 0.0));
                 let through_zero = (sums.xq[lane] + mean * sums.q[lane]) / sums.qq[lane];
                 let off = -(through_zero * sums.qq[lane] * through_zero)
                     + 2.0 * through_zero * (sums.xq[lane] + mean * sums.q[lane])
@@ -146,6 +145,7 @@ fn sweep<const STEPS: i32, const NOT_ABOVE_ZERO: bool, const N: usize>(
                 scale = if above { through_zero } else { scale };
                 minimum = if above { 0.0 } else { minimum };
                 gain = if above { off } else { gain };
+                differ |= above;
             }
             let better = (gain > best.gain[lane]) & (scale > 0.0) & differ;
             best.gain[lane] = if better { gain } else { best.gain[lane] };

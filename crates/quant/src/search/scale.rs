@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::lanes::{LANES, Lanes, Tile, inverse, limit, round};
+use super::lanes::{LANES, Lanes, Tile, inverse, limit, round, to_f16};
 
 /// What the codes of a group stand for.
 pub(crate) trait Codes {
@@ -103,13 +103,16 @@ pub(crate) fn sweep<C: Codes, const N: usize>(tile: &Tile<N>, ends: &[f32]) -> B
     best
 }
 
+/// How many scales in a row, each fitted to the codes of the one before, are rounded to `f16` and tried.
+const ROUNDS: usize = 2;
+
 /// The scales to store as `f16`, one for each lane: the best of a sweep over `ends`, or `plain` where that is better.
 pub(crate) fn choose<C: Codes, const N: usize>(tile: &Tile<N>, ends: &[f32], plain: &[f16; LANES]) -> [f16; LANES] {
     let mut chosen = *plain;
     let mut least = error::<C, N>(tile, &chosen.map(f16::to_f32));
     let mut scale = sweep::<C, N>(tile, ends).scale;
-    for _ in 0..2 {
-        let stored = scale.map(|scale| f16::from_f32(limit(scale, -65504.0, 65504.0)));
+    for round in 0..ROUNDS {
+        let stored = scale.map(to_f16);
         let step = stored.map(f16::to_f32);
         let off = error::<C, N>(tile, &step);
         for lane in 0..LANES {
@@ -117,9 +120,12 @@ pub(crate) fn choose<C: Codes, const N: usize>(tile: &Tile<N>, ends: &[f32], pla
                 (chosen[lane], least[lane]) = (stored[lane], off[lane]);
             }
         }
-        let (xq, qq) = fit::<C, N>(tile, &step.map(inverse));
-        for lane in 0..LANES {
-            scale[lane] = if qq[lane] > 0.0 { xq[lane] / qq[lane] } else { 0.0 };
+        if round + 1 < ROUNDS {
+            // Codes of the rounded scale, and the scale that fits them.
+            let (xq, qq) = fit::<C, N>(tile, &step.map(inverse));
+            for lane in 0..LANES {
+                scale[lane] = if qq[lane] > 0.0 { xq[lane] / qq[lane] } else { 0.0 };
+            }
         }
     }
     chosen

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::lanes::{LANES, Lanes, Tile, inverse, limit, round};
+use super::lanes::{LANES, Lanes, Tile, inverse, limit, round, to_f16};
 use super::scale::{Best, Codes, error, fit, sweep};
 
 /// How the scales of a format are written, and what is tried.
@@ -13,6 +13,8 @@ pub(crate) struct Plan {
     pub(crate) high: f32,
     /// Where the extreme weight of a group is put, in codes.
     pub(crate) ends: &'static [f32],
+    /// The same where there is importance: the extreme weight may count for little then.
+    pub(crate) weighted_ends: &'static [f32],
     /// What the largest scale of the block becomes, one for each `d` that is tried.
     pub(crate) tops: &'static [f32],
     /// Integer scales that are tried, counted from the one nearest to the best scale.
@@ -33,8 +35,10 @@ pub(crate) struct Scales<const TILES: usize> {
 pub(crate) fn search_scales<C: Codes, const N: usize, const TILES: usize>(
     tiles: &[Tile<N>; TILES],
     plan: &Plan,
+    weighted: bool,
 ) -> Scales<TILES> {
-    let best: [Best; TILES] = std::array::from_fn(|tile| sweep::<C, N>(&tiles[tile], plan.ends));
+    let ends = if weighted { plan.weighted_ends } else { plan.ends };
+    let best: [Best; TILES] = std::array::from_fn(|tile| sweep::<C, N>(&tiles[tile], ends));
     // The largest scale, with its sign: `d` has the sign that makes it the integer of the larger magnitude.
     let mut largest = 0.0f32;
     for scale in best.each_ref().map(|best| best.scale).as_flattened() {
@@ -59,10 +63,6 @@ pub(crate) fn search_scales<C: Codes, const N: usize, const TILES: usize>(
     let steps = first.scales.map(|scales| scales.map(|scale| scale * first.d.to_f32()));
     let second = nearest_scales::<C, N, TILES>(tiles, plan, refit, &steps);
     if second.error < first.error { second } else { first }
-}
-
-pub(crate) fn to_f16(x: f32) -> f16 {
-    f16::from_f32(limit(x, -65504.0, 65504.0))
 }
 
 /// What rounding the best scales to whole multiples of `d` adds to the squared error, if the codes stay.
