@@ -101,10 +101,17 @@ fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     });
 }
 
-fn find(tile: &mut Tile<32>, _weighted: bool) -> [f16; LANES] {
-    choose::<Uneven, 32>(tile, &ENDS, &[f16::ZERO; LANES])
+fn find(tile: &mut Tile<32>, weighted: bool) -> [f16; LANES] {
+    let ends: &[f32] = if weighted { &WEIGHTED_ENDS } else { &ENDS };
+    choose::<Uneven, 32>(tile, ends, &[f16::ZERO; LANES])
 }
 
 /// Where the extreme weight is put.
 pub(super) const ENDS: [f32; 12] =
     [-106.0, -112.0, -117.0, -122.0, -127.0, -131.0, 97.0, 103.0, 108.0, 113.0, 117.0, -100.0];
+
+/// The same where there is importance: the extreme weight may count for little then.
+pub(super) const WEIGHTED_ENDS: [f32; 18] = [
+    -90.0, -97.0, -103.0, -109.0, -115.0, -121.0, -127.0, -133.0, -141.0, -150.0, 84.0, 91.0, 97.0, 103.0, 109.0, 115.0, 123.0,
+    133.0,
+];

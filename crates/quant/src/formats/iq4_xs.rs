@@ -6,7 +6,7 @@
 //! bits at bit `2 i` of the `u16` and its low bits in byte `i / 2`, lower nibble first.
 
 use super::blocks::{decode_blocks, nibble, read_f16, read_u16};
-use super::iq4_nl::{ENDS, Uneven, VALUES, uneven_codes, write_nibbles};
+use super::iq4_nl::{ENDS, Uneven, VALUES, WEIGHTED_ENDS, uneven_codes, write_nibbles};
 use crate::search::{Plan, Scales, search_scales, search_super_blocks};
 use crate::{Activation, Format};
 
@@ -61,7 +61,7 @@ const PLAN: Plan = Plan {
     low: -32.0,
     high: 31.0,
     ends: &ENDS,
-    weighted_ends: &ENDS,
+    weighted_ends: &WEIGHTED_ENDS,
     tops: &[-32.0, -31.0, -30.0, -31.5, -30.5],
     beside: &[0.0, -1.0, 1.0, -2.0, 2.0],
 };

@@ -59,11 +59,18 @@ fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     });
 }
 
-fn find(tile: &mut Tile<32>, _weighted: bool) -> [f16; LANES] {
+fn find(tile: &mut Tile<32>, weighted: bool) -> [f16; LANES] {
     let (lowest, highest) = tile.range();
     let plain = std::array::from_fn(|lane| signed_scale(lowest[lane], highest[lane], 16.0));
-    choose::<Even<-16, 15>, 32>(tile, &ENDS, &plain)
+    let ends: &[f32] = if weighted { &WEIGHTED_ENDS } else { &ENDS };
+    choose::<Even<-16, 15>, 32>(tile, ends, &plain)
 }
 
 /// Where the extreme weight is put, in codes.
 const ENDS: [f32; 12] = [-14.8, -15.1, -15.4, -15.7, -16.0, -16.2, -16.4, 14.7, 15.0, 15.2, 15.4, 15.6];
+
+/// The same where there is importance: the extreme weight may count for little then.
+const WEIGHTED_ENDS: [f32; 20] = [
+    -13.2, -13.7, -14.2, -14.6, -15.0, -15.3, -15.6, -15.9, -16.2, -16.5, -17.0, -17.6, -18.4, 13.6, 14.2, 14.7, 15.2, 15.7, 16.3,
+    17.0,
+];
