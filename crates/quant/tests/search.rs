@@ -140,7 +140,8 @@ fn row_with(block: &[f32; 32], others: f32) -> Vec<f32> {
 fn extreme_values_give_finite_scales() {
     let mut one_tiny = [0.0f32; 32];
     one_tiny[5] = 1e-45;
-    let blocks = [[0.0f32; 32], [-0.0; 32], [1e-40; 32], [3e-6; 32], [-3e-6; 32], one_tiny, [9e6; 32], [-9e6; 32], [6e5; 32]];
+    let blocks =
+        [[0.0f32; 32], [-0.0; 32], [1e-40; 32], [3e-6; 32], [-3e-6; 32], one_tiny, [9e6; 32], [-9e6; 32], [6e5; 32]];
     for format in searched() {
         for block in &blocks {
             for others in [0.0, block[0], 0.02] {
@@ -154,7 +155,13 @@ fn extreme_values_give_finite_scales() {
                 if largest <= format.largest && others == block[0] {
                     // Alike values come back to within a half of the scale, which is above 5.9e-8 as an f16.
                     let bound = largest * 0.15 + 3e-8;
-                    assert!((decoded[0] - values[0]).abs() <= bound, "{}: {:e} {:e}", format.name, values[0], decoded[0]);
+                    assert!(
+                        (decoded[0] - values[0]).abs() <= bound,
+                        "{}: {:e} {:e}",
+                        format.name,
+                        values[0],
+                        decoded[0]
+                    );
                 }
             }
         }
@@ -361,7 +368,9 @@ fn groups_are_better_than_their_range() {
     for stored in [Stored::F16, Stored::BF16, Stored::F32] {
         for zero_point in [false, true] {
             for integers in [Integers::four_bits(zero_point, stored), Integers::eight_bits(zero_point, stored)] {
-                for (size, tails, least) in [(32, false, 0.97), (128, false, 0.95), (128, true, 0.95), (4096, true, 0.6)] {
+                for (size, tails, least) in
+                    [(32, false, 0.97), (128, false, 0.95), (128, true, 0.95), (4096, true, 0.6)]
+                {
                     let values = weights(8, 8192, tails);
                     let given = columns(8, size);
                     for importance in [None, Some(&given[..])] {
@@ -406,16 +415,25 @@ fn extreme_groups_stay_finite() {
     for stored in [Stored::F16, Stored::BF16, Stored::F32] {
         for zero_point in [false, true] {
             for integers in [Integers::four_bits(zero_point, stored), Integers::eight_bits(zero_point, stored)] {
-                for values in [[0.0; 32], [-0.0; 32], [1e-40; 32], [3e-6; 32], one_tiny, [9e6; 32], not_a_number, infinite] {
-                    for importance in [None, Some(&[0.0; 32]), Some(&[f32::NAN; 32]), Some(&[1e-30; 32]), Some(&[3e38; 32])] {
+                for values in
+                    [[0.0; 32], [-0.0; 32], [1e-40; 32], [3e-6; 32], one_tiny, [9e6; 32], not_a_number, infinite]
+                {
+                    for importance in
+                        [None, Some(&[0.0; 32]), Some(&[f32::NAN; 32]), Some(&[1e-30; 32]), Some(&[3e38; 32])]
+                    {
                         let group = integers.search(&values, importance.map(|w| &w[..]));
                         assert!(group.scale.is_finite(), "{integers:?} {values:?}");
                         let mut codes = [0; 32];
                         integers.codes(group, &values, &mut codes);
                         let y = (i32::from(codes[0]) - group.zero) as f32 * group.scale;
-                        let fits = values[0].abs() <= 7.0 * 65504.0 && values.iter().all(|x| x.abs() <= values[0].abs());
+                        let fits =
+                            values[0].abs() <= 7.0 * 65504.0 && values.iter().all(|x| x.abs() <= values[0].abs());
                         if fits {
-                            assert!((y - values[0]).abs() <= values[0].abs() * 0.07 + 3.1e-8, "{integers:?} {} {y}", values[0]);
+                            assert!(
+                                (y - values[0]).abs() <= values[0].abs() * 0.07 + 3.1e-8,
+                                "{integers:?} {} {y}",
+                                values[0]
+                            );
                         }
                     }
                 }

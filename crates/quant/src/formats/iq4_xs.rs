@@ -39,7 +39,13 @@ fn decode(bytes: &[u8; 136], values: &mut [f32; 256]) {
 }
 
 fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
-    search_super_blocks(values, importance, bytes, |tiles, weighted| search_scales::<Uneven, 32, 1>(tiles, &PLAN, weighted), write);
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_scales::<Uneven, 32, 1>(tiles, &PLAN, weighted),
+        write,
+    );
 }
 
 fn write(values: &[f32; 256], found: &Scales<1>, bytes: &mut [u8; 136]) {

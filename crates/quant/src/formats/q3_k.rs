@@ -41,7 +41,13 @@ fn decode(bytes: &[u8; 110], values: &mut [f32; 256]) {
 }
 
 fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
-    search_super_blocks(values, importance, bytes, |tiles, weighted| search_scales::<Even<-4, 3>, 16, 2>(tiles, &PLAN, weighted), write);
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_scales::<Even<-4, 3>, 16, 2>(tiles, &PLAN, weighted),
+        write,
+    );
 }
 
 fn write(values: &[f32; 256], found: &Scales<2>, bytes: &mut [u8; 110]) {
@@ -80,7 +86,9 @@ const PLAN: Plan = Plan {
     low: -32.0,
     high: 31.0,
     ends: &[-3.1, -3.4, -3.7, -4.0, -4.3, -4.6, 2.7, 3.0, 3.3, 3.6],
-    weighted_ends: &[-2.2, -2.5, -2.8, -3.1, -3.4, -3.7, -4.0, -4.3, -4.6, -4.9, -5.3, -5.8, 2.4, 2.7, 3.0, 3.3, 3.6, 4.0, 4.5],
+    weighted_ends: &[
+        -2.2, -2.5, -2.8, -3.1, -3.4, -3.7, -4.0, -4.3, -4.6, -4.9, -5.3, -5.8, 2.4, 2.7, 3.0, 3.3, 3.6, 4.0, 4.5,
+    ],
     tops: &[-32.0, -31.0, -30.0, -29.0, -31.5, -30.5, 30.5],
     beside: &[0.0, -1.0, 1.0, -2.0, 2.0],
 };

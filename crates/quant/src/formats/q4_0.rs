@@ -57,6 +57,5 @@ fn find(tile: &mut Tile<32>, weighted: bool) -> [f16; LANES] {
 /// Where the extreme weight is put, in codes.
 const ENDS: [f32; 8] = [-7.2, -7.5, -7.8, -8.0, -8.2, -8.4, 7.3, 7.6];
 /// The same where there is importance: the extreme weight may count for little then.
-const WEIGHTED_ENDS: [f32; 18] = [
-    -5.8, -6.3, -6.8, -7.2, -7.5, -7.8, -8.0, -8.2, -8.5, -8.9, -9.4, -10.0, 6.0, 6.5, 7.0, 7.4, 7.8, 8.3,
-];
+const WEIGHTED_ENDS: [f32; 18] =
+    [-5.8, -6.3, -6.8, -7.2, -7.5, -7.8, -8.0, -8.2, -8.5, -8.9, -9.4, -10.0, 6.0, 6.5, 7.0, 7.4, 7.8, 8.3];

@@ -3,8 +3,10 @@
 
 use half::f16;
 
-use super::blocks::{choose_scale_and_minimum, decode_blocks, encode_blocks, nearest_code, read_f16, scale_and_minimum};
-use crate::search::{LANES, Tile, choose_with_minimum, codes_above, search_blocks};
+use super::blocks::{
+    choose_scale_and_minimum, decode_blocks, encode_blocks, nearest_code, read_f16, scale_and_minimum,
+};
+use crate::search::{ENDS, LANES, Tile, WEIGHTED_ENDS, choose_with_minimum, codes_above, search_blocks};
 use crate::{Activation, Format};
 
 pub(super) static Q4_1: Format = Format {
@@ -49,24 +51,8 @@ fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     });
 }
 
-fn find(tile: &mut Tile<32>, _weighted: bool) -> [(f16, f16); LANES] {
+fn find(tile: &mut Tile<32>, weighted: bool) -> [(f16, f16); LANES] {
     let (lowest, highest) = tile.range();
     let plain = std::array::from_fn(|lane| scale_and_minimum(lowest[lane], highest[lane], 15.0));
-    choose_with_minimum::<15>(tile, &ENDS, &plain)
+    choose_with_minimum::<15>(tile, if weighted { WEIGHTED_ENDS } else { ENDS }, &plain)
 }
-
-/// Where the lowest and the highest weight are put, in codes.
-pub(super) const ENDS: [(f32, f32); 12] = [
-    (0.0, 15.0),
-    (0.3, 15.0),
-    (0.0, 14.7),
-    (0.4, 14.6),
-    (-0.3, 15.0),
-    (0.0, 15.3),
-    (-0.3, 15.3),
-    (0.2, 14.3),
-    (0.7, 14.8),
-    (0.8, 14.2),
-    (-0.4, 14.6),
-    (0.4, 15.4),
-];

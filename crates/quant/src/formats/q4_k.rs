@@ -6,7 +6,7 @@
 //! and `minimum` of its group, `weight = code * (d * scale) - dmin * minimum`.
 
 use super::blocks::{decode_blocks, read_f16};
-use crate::search::{LANES, Minima, MinimumPlan, codes_above, search_minima, search_super_blocks};
+use crate::search::{ENDS, LANES, Minima, MinimumPlan, WEIGHTED_ENDS, codes_above, search_minima, search_super_blocks};
 use crate::{Activation, Format};
 
 pub(super) static Q4_K: Format = Format {
@@ -64,7 +64,13 @@ pub(super) fn write_scales_and_minima(found: &Minima<1>, packed: &mut [u8]) {
 }
 
 fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
-    search_super_blocks(values, importance, bytes, |tiles, _| search_minima::<15, 32, 1>(tiles, &PLAN), write);
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_minima::<15, 32, 1>(tiles, &PLAN, weighted),
+        write,
+    );
 }
 
 fn write(values: &[f32; 256], found: &Minima<1>, bytes: &mut [u8; 144]) {
@@ -91,8 +97,19 @@ pub(super) fn group_codes(values: &[f32; 256], found: &Minima<1>, steps: f32) ->
 
 const PLAN: MinimumPlan = MinimumPlan {
     highest: 63.0,
-    ends: &super::q4_1::ENDS,
+    ends: ENDS,
+    weighted_ends: WEIGHTED_ENDS,
     tops: &[63.0, 62.0, 61.0],
-    beside: &[(0.0, 0.0), (-1.0, 0.0), (1.0, 0.0), (0.0, -1.0), (0.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0), (1.0, 1.0)],
+    beside: &[
+        (0.0, 0.0),
+        (-1.0, 0.0),
+        (1.0, 0.0),
+        (0.0, -1.0),
+        (0.0, 1.0),
+        (-1.0, 1.0),
+        (1.0, -1.0),
+        (-1.0, -1.0),
+        (1.0, 1.0),
+    ],
     refits: 1,
 };

@@ -3,7 +3,9 @@
 
 use half::f16;
 
-use super::blocks::{choose_signed_scale, decode_blocks, encode_blocks, nearest_code, read_f16, read_u32, signed_scale};
+use super::blocks::{
+    choose_signed_scale, decode_blocks, encode_blocks, nearest_code, read_f16, read_u32, signed_scale,
+};
 use crate::search::{Even, LANES, Tile, choose, codes, search_blocks};
 use crate::{Activation, Format};
 
@@ -71,6 +73,6 @@ const ENDS: [f32; 12] = [-14.8, -15.1, -15.4, -15.7, -16.0, -16.2, -16.4, 14.7, 
 
 /// The same where there is importance: the extreme weight may count for little then.
 const WEIGHTED_ENDS: [f32; 20] = [
-    -13.2, -13.7, -14.2, -14.6, -15.0, -15.3, -15.6, -15.9, -16.2, -16.5, -17.0, -17.6, -18.4, 13.6, 14.2, 14.7, 15.2, 15.7, 16.3,
-    17.0,
+    -13.2, -13.7, -14.2, -14.6, -15.0, -15.3, -15.6, -15.9, -16.2, -16.5, -17.0, -17.6, -18.4, 13.6, 14.2, 14.7, 15.2,
+    15.7, 16.3, 17.0,
 ];

@@ -3,9 +3,11 @@
 
 use half::f16;
 
-use super::blocks::{choose_scale_and_minimum, decode_blocks, encode_blocks, nearest_code, read_f16, read_u32, scale_and_minimum};
+use super::blocks::{
+    choose_scale_and_minimum, decode_blocks, encode_blocks, nearest_code, read_f16, read_u32, scale_and_minimum,
+};
 use super::q5_0::write_five_bits;
-use crate::search::{LANES, Tile, choose_with_minimum, codes_above, search_blocks};
+use crate::search::{ENDS, LANES, Tile, WEIGHTED_ENDS, choose_with_minimum, codes_above, search_blocks};
 use crate::{Activation, Format};
 
 pub(super) static Q5_1: Format = Format {
@@ -50,24 +52,8 @@ fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     });
 }
 
-fn find(tile: &mut Tile<32>, _weighted: bool) -> [(f16, f16); LANES] {
+fn find(tile: &mut Tile<32>, weighted: bool) -> [(f16, f16); LANES] {
     let (lowest, highest) = tile.range();
     let plain = std::array::from_fn(|lane| scale_and_minimum(lowest[lane], highest[lane], 31.0));
-    choose_with_minimum::<31>(tile, &ENDS, &plain)
+    choose_with_minimum::<31>(tile, if weighted { WEIGHTED_ENDS } else { ENDS }, &plain)
 }
-
-/// Where the lowest and the highest weight are put, in codes.
-pub(super) const ENDS: [(f32, f32); 12] = [
-    (0.0, 31.0),
-    (0.3, 31.0),
-    (0.0, 30.7),
-    (0.4, 30.6),
-    (-0.3, 31.0),
-    (0.0, 31.3),
-    (-0.3, 31.3),
-    (0.2, 30.3),
-    (0.7, 30.8),
-    (0.8, 30.2),
-    (-0.4, 30.6),
-    (0.4, 31.4),
-];

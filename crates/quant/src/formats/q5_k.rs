@@ -6,7 +6,7 @@
 
 use super::blocks::{decode_blocks, read_f16};
 use super::q4_k::{group_codes, scale_and_minimum, write_scales_and_minima};
-use crate::search::{Minima, MinimumPlan, search_minima, search_super_blocks};
+use crate::search::{ENDS, Minima, MinimumPlan, WEIGHTED_ENDS, search_minima, search_super_blocks};
 use crate::{Activation, Format};
 
 pub(super) static Q5_K: Format = Format {
@@ -40,7 +40,13 @@ fn decode(bytes: &[u8; 176], values: &mut [f32; 256]) {
 }
 
 fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
-    search_super_blocks(values, importance, bytes, |tiles, _| search_minima::<31, 32, 1>(tiles, &PLAN), write);
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_minima::<31, 32, 1>(tiles, &PLAN, weighted),
+        write,
+    );
 }
 
 fn write(values: &[f32; 256], found: &Minima<1>, bytes: &mut [u8; 176]) {
@@ -64,8 +70,19 @@ fn write(values: &[f32; 256], found: &Minima<1>, bytes: &mut [u8; 176]) {
 
 const PLAN: MinimumPlan = MinimumPlan {
     highest: 63.0,
-    ends: &super::q5_1::ENDS,
+    ends: ENDS,
+    weighted_ends: WEIGHTED_ENDS,
     tops: &[63.0, 62.0, 61.0],
-    beside: &[(0.0, 0.0), (-1.0, 0.0), (1.0, 0.0), (0.0, -1.0), (0.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0), (1.0, 1.0)],
+    beside: &[
+        (0.0, 0.0),
+        (-1.0, 0.0),
+        (1.0, 0.0),
+        (0.0, -1.0),
+        (0.0, 1.0),
+        (-1.0, 1.0),
+        (1.0, -1.0),
+        (-1.0, -1.0),
+        (1.0, 1.0),
+    ],
     refits: 1,
 };

@@ -41,7 +41,13 @@ fn decode(bytes: &[u8; 210], values: &mut [f32; 256]) {
 }
 
 fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
-    search_super_blocks(values, importance, bytes, |tiles, weighted| search_scales::<Even<-32, 31>, 16, 2>(tiles, &PLAN, weighted), write);
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_scales::<Even<-32, 31>, 16, 2>(tiles, &PLAN, weighted),
+        write,
+    );
 }
 
 fn write(values: &[f32; 256], found: &Scales<2>, bytes: &mut [u8; 210]) {

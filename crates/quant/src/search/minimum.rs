@@ -95,12 +95,56 @@ pub(crate) struct Best {
     qq: Lanes,
 }
 
-/// Goes through codes made by putting the lowest and the highest weight at `ends`, in codes, and takes the scale and the minimum
-/// that fit the codes best. With `NOT_ABOVE_ZERO` no minimum is above 0.
-fn sweep<const STEPS: i32, const NOT_ABOVE_ZERO: bool, const N: usize>(
-    group: &Centered<N>,
-    ends: &[(f32, f32)],
-) -> Best {
+/// Where the lowest and the highest weight are put, in codes from the lowest and the highest one.
+pub(crate) type Ends = [(f32, f32)];
+
+/// [`Ends`] for groups of 32 weights whose errors count alike.
+pub(crate) const ENDS: &Ends = &[
+    (0.0, 0.0),
+    (0.3, 0.0),
+    (0.0, -0.3),
+    (0.4, -0.4),
+    (-0.3, 0.0),
+    (0.0, 0.3),
+    (-0.3, 0.3),
+    (0.2, -0.7),
+    (0.7, -0.2),
+    (0.8, -0.8),
+    (-0.4, -0.4),
+    (0.4, 0.4),
+];
+
+/// The same where there is importance: the outermost weights may count for little then.
+pub(crate) const WEIGHTED_ENDS: &Ends = &[
+    (0.0, 0.0),
+    (0.3, 0.0),
+    (0.0, -0.3),
+    (0.4, -0.4),
+    (-0.3, 0.0),
+    (0.0, 0.3),
+    (-0.4, 0.4),
+    (0.2, -0.7),
+    (0.7, -0.2),
+    (0.8, -0.8),
+    (-0.4, -0.4),
+    (0.4, 0.4),
+    (-0.9, 0.1),
+    (-0.1, 0.9),
+    (-0.8, 0.8),
+    (-1.4, 0.3),
+    (-0.3, 1.4),
+    (-1.2, 1.2),
+    (-2.0, 0.6),
+    (-0.6, 2.0),
+    (-1.8, 1.8),
+    (0.5, 1.3),
+    (-1.3, -0.5),
+    (-3.0, 2.6),
+];
+
+/// Goes through codes made by putting the lowest and the highest weight at `ends`, and takes the scale and the minimum that
+/// fit the codes best. With `NOT_ABOVE_ZERO` no minimum is above 0.
+fn sweep<const STEPS: i32, const NOT_ABOVE_ZERO: bool, const N: usize>(group: &Centered<N>, ends: &Ends) -> Best {
     let mut low = group.low;
     if NOT_ABOVE_ZERO {
         low = low.map(|low| if low < 0.0 { low } else { 0.0 });
@@ -123,7 +167,7 @@ fn sweep<const STEPS: i32, const NOT_ABOVE_ZERO: bool, const N: usize>(
     for &(first, last) in ends {
         let (mut inverses, mut zeros) = ([0.0; LANES], [0.0; LANES]);
         for lane in 0..LANES {
-            inverses[lane] = (last - first) * per_range[lane];
+            inverses[lane] = (STEPS as f32 + last - first) * per_range[lane];
             zeros[lane] = (group.mean[lane] - low[lane]) * inverses[lane] + first;
         }
         let sums = fit::<STEPS, N>(group.tile, &inverses, &zeros);
@@ -161,7 +205,7 @@ fn sweep<const STEPS: i32, const NOT_ABOVE_ZERO: bool, const N: usize>(
 /// The scales and minima to store as `f16`: the best of a sweep over `ends`, or `plain` where that is better.
 pub(crate) fn choose_with_minimum<const STEPS: i32>(
     tile: &mut Tile<32>,
-    ends: &[(f32, f32)],
+    ends: &Ends,
     plain: &[(f16, f16); LANES],
 ) -> [(f16, f16); LANES] {
     let group = Centered::new(tile);
@@ -205,8 +249,10 @@ pub(crate) fn choose_with_minimum<const STEPS: i32>(
 pub(crate) struct Plan {
     /// The highest integer scale and minimum.
     pub(crate) highest: f32,
-    /// Where the lowest and the highest weight of a group are put, in codes.
-    pub(crate) ends: &'static [(f32, f32)],
+    /// Where the lowest and the highest weight of a group are put.
+    pub(crate) ends: &'static Ends,
+    /// The same where there is importance.
+    pub(crate) weighted_ends: &'static Ends,
     /// What the largest scale, and the lowest minimum, of the block become, for each pair of `d` and `dmin` that is tried.
     pub(crate) tops: &'static [f32],
     /// Integer scales and minima that are tried, counted from the nearest.
@@ -234,9 +280,11 @@ pub(crate) struct Minima<const TILES: usize> {
 pub(crate) fn search_minima<const STEPS: i32, const N: usize, const TILES: usize>(
     tiles: &mut [Tile<N>; TILES],
     plan: &Plan,
+    weighted: bool,
 ) -> Minima<TILES> {
+    let ends = if weighted { plan.weighted_ends } else { plan.ends };
     let groups: [Centered<N>; TILES] = tiles.each_mut().map(Centered::new);
-    let best: [Best; TILES] = std::array::from_fn(|tile| sweep::<STEPS, true, N>(&groups[tile], plan.ends));
+    let best: [Best; TILES] = std::array::from_fn(|tile| sweep::<STEPS, true, N>(&groups[tile], ends));
     let (mut largest, mut lowest) = (0.0f32, 0.0f32);
     for best in &best {
         largest = best.scale.iter().fold(largest, |acc, &scale| if scale > acc { scale } else { acc });
@@ -360,7 +408,8 @@ fn refit<const STEPS: i32, const N: usize, const TILES: usize>(
         for lane in 0..LANES {
             let share = f64::from(group.tile.share[lane]);
             let (scale, minimum) = (f64::from(scales[lane]), f64::from(minima[lane]));
-            let (mean, weight, q) = (f64::from(group.mean[lane]), f64::from(group.weight[lane]), f64::from(sums.q[lane]));
+            let (mean, weight, q) =
+                (f64::from(group.mean[lane]), f64::from(group.weight[lane]), f64::from(sums.q[lane]));
             dd += share * scale * scale * f64::from(sums.qq[lane]);
             dm -= share * scale * minimum * q;
             mm += share * minimum * minimum * weight;
