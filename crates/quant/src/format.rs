@@ -50,8 +50,8 @@ pub struct Format {
     /// and BF16 round to nearest even as IEEE 754 says (so infinities and NaN stay). [`Format::encode`] refuses
     /// such values instead. Panics where the two lengths do not belong together.
     pub quantize: Option<Quantize>,
-    /// Encodes whole blocks with the least squared error that a search finds, see [`crate::search`]; or `None` where duan
-    /// only reads the format, or where there is nothing to search.
+    /// Encodes whole blocks with the least squared error that a search finds (`search/mod.rs`), or `None` where duan only reads the
+    /// format, or where there is nothing to search.
     ///
     /// The second argument has one weight for each value: what the square of its error is multiplied by. Where it says
     /// nothing ([`crate::importance`]) all count alike. Any values give finite scales, as with [`Format::quantize`]; those
@@ -140,14 +140,14 @@ impl Format {
         }
         self.check_lengths(values.len(), bytes.len())?;
         // The position is looked for only when there is one. NaN is not at most anything either.
-        let mut bad = [false; 16];
+        let mut fits = [true; 16];
         let (runs, rest) = values.as_chunks::<16>();
         for run in runs {
-            for (bad, x) in bad.iter_mut().zip(run) {
-                *bad |= !(x.abs() <= self.largest);
+            for (fits, x) in fits.iter_mut().zip(run) {
+                *fits &= x.abs() <= self.largest;
             }
         }
-        if !bad.contains(&true) && rest.iter().all(|x| x.abs() <= self.largest) {
+        if !fits.contains(&false) && rest.iter().all(|x| x.abs() <= self.largest) {
             return Ok(());
         }
         for (index, &value) in values.iter().enumerate() {

@@ -12,9 +12,7 @@ pub(crate) fn usable(importance: Option<&[f32]>) -> Option<&[f32]> {
 }
 
 fn says_something(slice: &[f32]) -> bool {
-    // Infinities and NaN make the sum of these not finite or the comparison false.
-    let sound = slice.iter().fold(true, |acc, &w| acc & (w >= 0.0) & (w < f32::INFINITY));
-    sound && slice.iter().any(|&w| w > 0.0)
+    slice.iter().all(|w| (0.0..f32::INFINITY).contains(w)) && slice.iter().any(|&w| w > 0.0)
 }
 
 /// Replaces each slice of `columns` entries that says nothing by ones: a slice with an entry that is NaN, infinite or

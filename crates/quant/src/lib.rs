@@ -10,7 +10,8 @@
 //! **Where to start reading:** [`Format`] is a row of facts, [`FORMATS`] lists the rows, and
 //! `formats/q4_0.rs` is the shortest complete example. [`gguf_type`] knows the type ids of GGUF files, also
 //! those that cannot be read here. [`activation`] is the one integer coding of activations that all
-//! quantized formats share.
+//! quantized formats share. [`Format::encode_best`] searches for what is nearest to given weights, also where some columns count
+//! more than others ([`importance`]); how is said in `search/mod.rs`. [`groups`] does so for integers in groups of any size.
 //!
 //! **Bounds.** With `d` the stored scale of a block, every codec that quantizes to evenly spaced codes keeps each finite
 //! value within `d / 2` of what it was (plus the rounding of `f32`), as long as no magnitude is above
@@ -27,7 +28,7 @@ mod formats;
 mod gguf_types;
 pub mod groups;
 pub mod importance;
-pub mod search;
+mod search;
 
 pub use error::{Error, Result};
 pub use format::{Activation, Dequantize, Format, Quantize, Search};

@@ -1,3 +1,34 @@
+//! The search for the scales, minima and codes of a block that give the least squared error.
+//!
+//! **What is minimized.** The sum over the weights of a block of `importance * (weight - decoded)^2`, without importance all
+//! alike. If the importance of a column is the mean square of what the column is multiplied by, this is the squared error that
+//! the block causes in a matrix product, as far as columns are independent. What counts is the decoded weight: errors are those
+//! of the scales as they are stored, so no rounding is left out.
+//!
+//! **Why a search.** With the scale given, the best codes are the nearest ones. With the codes given, the best scale is a
+//! quotient of two sums (and scale and minimum the solution of two equations). But the error as a function of the scale has a
+//! local minimum for nearly every assignment of codes, some tens to hundreds in a block, and they differ by a fifth and more:
+//! whether the rounding of 16 or 32 weights happens to go well. So several scales are tried, far enough apart that the codes of
+//! many weights change. The range from which they come is narrow: the extreme weight ends within about half a code of the outermost
+//! code. With importance the extreme weight may count for little, and the range is wider.
+//!
+//! 1. *Sweep* (`scale.rs`, `minimum.rs`): for each place of the extreme weight (of both ends, where there is a minimum), the
+//!    nearest codes, and the scale that fits these best. Its gain follows from the sums, without a second look at the weights.
+//! 2. *Rounding*: a block of one group rounds the best scale to `f16`, takes the codes anew, fits and rounds once more. The
+//!    scale of the plain encoder is one of those compared, so a search is never worse.
+//!    In a block of several groups (`scales.rs`, `minimum.rs`) some `d` are compared by what rounding every group's scale to a
+//!    multiple of it costs, a quadratic function that needs no weights. Then each group tries the integers next to its best
+//!    scale (and minimum) with their own codes and true errors, which is one more set of draws.
+//! 3. *Fitting `d`* once codes and integers stand: again a quotient, or two equations, over the whole block; kept if the error
+//!    of what is then nearest is less.
+//!
+//! **How it is fast.** Eight groups go side by side, a lane each ([`lanes`]). All of it is arithmetic on arrays of
+//! eight numbers without branches, which compilers make vector instructions of, on every machine, without a word about them here.
+//!
+//! **Edges.** NaN counts as 0, magnitudes above `2^30` count as it (no format here but MXFP4 holds them). A scale that would be
+//! rounded to 0 becomes the smallest `f16`. Importance is relative within a group; entries below `2^-20` of the largest count as
+//! that, so that no sum is 0 and none loses the rest beside the largest.
+
 mod lanes;
 mod minimum;
 mod scale;
