@@ -2,9 +2,7 @@
 //!
 //!     quantize_rows FORMAT COLUMNS VALUES.f32 OUT.bytes [IMPORTANCE.f32] [--plain] [--repeat N]
 //!
-//! `IMPORTANCE.f32` has `COLUMNS` entries, the same for all rows. Prints nanoseconds for each weight, the least of N runs.
-
-use std::time::Instant;
+//! `IMPORTANCE.f32` has `COLUMNS` entries, the same for all rows. With `--repeat` everything is done N times, for timing.
 
 fn floats(path: &str) -> std::io::Result<Vec<f32>> {
     let bytes = std::fs::read(path)?;
@@ -31,18 +29,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let values = floats(values)?;
     let importance = importance.first().map(|path| floats(path)).transpose()?;
     let mut bytes = vec![0u8; values.len() / columns * row_bytes];
-    let mut least = f64::INFINITY;
     for _ in 0..repeat {
-        let begin = Instant::now();
         for (values, bytes) in values.chunks_exact(columns).zip(bytes.chunks_exact_mut(row_bytes)) {
             match plain {
                 true => format.encode(values, bytes)?,
                 false => format.encode_best(values, importance.as_deref(), bytes)?,
             }
         }
-        least = least.min(begin.elapsed().as_nanos() as f64 / values.len() as f64);
     }
     std::fs::write(out, bytes)?;
-    println!("{least:.3}");
     Ok(())
 }
