@@ -2,13 +2,14 @@
 """How far weights are off after quantizing, with duan's search and with ggml's quantizers, on the same tensors.
 
     cargo build --release -p duan-quant --example quantize_rows
-    quantizers.py LIBRARY EXAMPLE [--models FILE.gguf ...] [--formats Q4_0 ...] [--rows N] [--columns N] [--repeat N]
+    quantizers.py LIBRARY EXAMPLE [--models FILE.gguf ...] [--imatrix FILE.gguf IMATRIX.gguf]
+                  [--formats Q4_0 ...] [--rows N] [--columns N] [--repeat N]
 
 LIBRARY is llama.cpp's `libggml-base.so`, EXAMPLE the program that the first command builds. Needs numpy and gguf (PyPI), which
 decodes what both sides wrote. The tensors: Gaussian, heavy-tailed (Student's t with 3 degrees of freedom), and of
 each model the dequantized weights of a few matrices plus uniform noise of half a step, since real models at hand are
 quantized already. Importance is heavy-tailed too, as that of real models is: the exponential of a Gaussian, some columns
-a hundred times as much.
+a hundred times as much; with `--imatrix`, matrices of a model come besides with what `llama-imatrix` measured for them.
 
 A row of the output is a format and a tensor: the sum of squared errors, ours by theirs, without importance and (weighted)
 with it; then nanoseconds of CPU time for each weight, ours and theirs, without importance and with it. ggml's error for the same importance counts as it
@@ -86,6 +87,15 @@ def synthetic(rows: int, columns: int) -> dict[str, np.ndarray]:
     }
 
 
+def add_noise(x: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Moves weights [blocks, 32] by up to half a step: the least distance between two of a block."""
+    gaps = np.diff(np.sort(x, axis=1), axis=1)
+    scale = np.abs(x).max(axis=1, keepdims=True)
+    step = np.where(gaps > scale * 1e-3, gaps, np.inf).min(axis=1, keepdims=True)
+    step = np.where(np.isfinite(step), step, 0)
+    return np.ascontiguousarray((x + random.uniform(-0.5, 0.5, x.shape) * step).astype(np.float32))
+
+
 def noisy(path: str, rows: int, columns: int) -> dict[str, np.ndarray]:
     """A few matrices of a model, cut into rows of `columns`, each weight moved by up to half a step."""
     random = np.random.default_rng(SEED)
@@ -95,16 +105,27 @@ def noisy(path: str, rows: int, columns: int) -> dict[str, np.ndarray]:
             continue
         x = dequantize(tensor.data, tensor.tensor_type).astype(np.float32).reshape(-1)
         x = x[: x.size // (32 * 256) * 32 * 256].reshape(-1, 32)
-        # The step of a block is the least distance between two of its weights.
-        gaps = np.diff(np.sort(x, axis=1), axis=1)
-        scale = np.abs(x).max(axis=1, keepdims=True)
-        step = np.where(gaps > scale * 1e-3, gaps, np.inf).min(axis=1, keepdims=True)
-        step = np.where(np.isfinite(step), step, 0)
-        x = x + random.uniform(-0.5, 0.5, x.shape) * step
+        x = add_noise(x, random)
         size = min(rows * columns, x.size) // columns * columns
         name = f"{Path(path).name.split('-')[0]} {tensor.name.removesuffix('.weight')}"
         tensors[name] = np.ascontiguousarray(x.reshape(-1)[:size].reshape(-1, columns).astype(np.float32))
     return tensors
+
+
+def measured(model: str, imatrix: str, rows: int) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Matrices of a model as they are, with the importance that `llama-imatrix` measured, where rows are of 256 weights."""
+    sums = {tensor.name: tensor.data for tensor in GGUFReader(imatrix).tensors}
+    random = np.random.default_rng(SEED)
+    found = {}
+    for tensor in GGUFReader(model).tensors:
+        columns = int(tensor.shape[0])
+        if f"{tensor.name}.in_sum2" not in sums or columns % 256 or not any(f"blk.{n}." in tensor.name for n in (1, 9)):
+            continue
+        x = dequantize(tensor.data[:rows], tensor.tensor_type).astype(np.float32)
+        x = add_noise(x.reshape(-1, 32), random).reshape(-1, columns)
+        mean = sums[f"{tensor.name}.in_sum2"].reshape(-1) / sums[f"{tensor.name}.counts"].reshape(-1)[0]
+        found["measured " + tensor.name.removesuffix(".weight")] = x, mean.astype(np.float32)
+    return found
 
 
 def importance_of(columns: int) -> np.ndarray:
@@ -119,6 +140,7 @@ def main() -> None:
     parser.add_argument("library")
     parser.add_argument("example")
     parser.add_argument("--models", nargs="*", default=[])
+    parser.add_argument("--imatrix", nargs=2, metavar=("FILE.gguf", "IMATRIX.gguf"))
     parser.add_argument("--formats", nargs="*", default=FORMATS)
     parser.add_argument("--rows", type=int, default=128)
     parser.add_argument("--columns", type=int, default=2048)
@@ -128,11 +150,13 @@ def main() -> None:
     tensors = synthetic(options.rows, options.columns)
     for model in options.models:
         tensors |= noisy(model, options.rows, options.columns)
-    importance = importance_of(options.columns)
+    cases = {label: (x, importance_of(options.columns)) for label, x in tensors.items()}
+    if options.imatrix:
+        cases |= measured(*options.imatrix, options.rows)
     print(f"{'format':8}{'tensor':32}{'error':>8}{'weighted':>10}{'ns':>8}{'theirs':>8}{'ns':>8}{'theirs':>8}")
     for name in options.formats:
         kind = GGMLQuantizationType[name]
-        for label, x in tensors.items():
+        for label, (x, importance) in cases.items():
             cells, times = [], []
             for given in (None, importance):
                 count = np.float64(1) if given is None else given.astype(np.float64)

@@ -443,3 +443,14 @@ fn extreme_groups_stay_finite() {
         }
     }
 }
+
+#[test]
+fn what_was_quantized_stays_nearly_the_same() {
+    for format in searched() {
+        let values = weights(10, 8192, true);
+        let (_, once) = search(format, &values, None);
+        let (_, twice) = search(format, &once, None);
+        let (first, second) = (error(&values, &once, None), error(&once, &twice, None));
+        assert!(second < first * 0.03, "{}: {first:e} {second:e}", format.name);
+    }
+}
