@@ -114,8 +114,9 @@ pub struct GroupSearch {
     low: f32,
     high: f32,
     count: usize,
-    /// Whether the scales of the first round are chosen, after which the range stands.
-    begun: bool,
+    rounds: usize,
+    /// The factor from one scale of the first round to the next; 0 until they are chosen, after which the range stands.
+    ratio: f32,
     tried: [Tried; TRIED],
     best: Tried,
 }
@@ -137,7 +138,7 @@ impl GroupSearch {
     pub fn new(integers: Integers) -> Self {
         let none = Tried { low: 0.0, high: 0.0, group: Group { scale: 0.0, zero: 0 }, error: 0.0 };
         let best = Tried { error: f64::INFINITY, ..none };
-        Self { integers, low: 0.0, high: 0.0, count: 0, begun: false, tried: [none; TRIED], best }
+        Self { integers, low: 0.0, high: 0.0, count: 0, rounds: 0, ratio: 0.0, tried: [none; TRIED], best }
     }
 
     /// Takes the range of a piece into account.
@@ -203,17 +204,24 @@ impl GroupSearch {
                 self.best = *tried;
             }
         }
+        self.rounds += 1;
+        if self.rounds >= Self::ROUNDS {
+            return;
+        }
         let (low, high) = (self.best.low, self.best.high);
-        let fine = self.ratio().powf(0.125);
+        // The scales next to the best of the first round lie `ratio` away: this goes nearly so far, in 16 steps.
+        let step = self.ratio.powf(0.125);
+        let mut factors = [step.powf(-7.5); TRIED];
+        for index in 1..TRIED {
+            factors[index] = factors[index - 1] * step;
+        }
         for index in 0..TRIED {
-            self.tried[index] = if self.integers.zero_point {
+            let (low_factor, high_factor) = match self.integers.zero_point {
                 // Four by four about the best.
-                let (a, b) = ((index % 4) as f32 - 1.5, (index / 4) as f32 - 1.5);
-                self.try_range(low * fine.powf(2.0 * a), high * fine.powf(2.0 * b))
-            } else {
-                let away = index as f32 - 7.5;
-                self.try_range(low * fine.powf(away), high * fine.powf(away))
+                true => (factors[4 * (index % 4) + 2], factors[4 * (index / 4) + 2]),
+                false => (factors[index], factors[index]),
             };
+            self.tried[index] = self.try_range(low * low_factor, high * high_factor);
         }
     }
 
@@ -222,24 +230,20 @@ impl GroupSearch {
         self.best.group
     }
 
-    /// The factor from one scale of the first round to the next.
-    fn ratio(&self) -> f32 {
-        // The largest of n Gaussian weights is about sqrt(2 ln n) deviations away, with heavy tails far more: the square of it is
-        // as much as the range is drawn in.
-        let spread = (2.0 * (self.count.max(8) as f32).ln()).sqrt();
-        (spread * spread).powf(1.0 / (TRIED - 1) as f32)
-    }
-
     /// Chooses the scales of the first round, once.
     fn begin(&mut self) {
-        if std::mem::replace(&mut self.begun, true) {
+        if self.ratio > 0.0 {
             return;
         }
-        let ratio = self.ratio();
+        // The largest of n Gaussian weights is about sqrt(2 ln n) deviations away, with heavy tails far more: the square of it is
+        // as much as the range is drawn in.
+        let spread_squared = 2.0 * (self.count.max(8) as f32).ln();
+        self.ratio = spread_squared.powf(1.0 / (TRIED - 1) as f32);
+        // The first is a little wider than the weights, which may fit better than what is exactly as wide.
+        let mut drawn_in = self.ratio;
         for index in 0..TRIED {
-            // The first is a little wider than the weights, which may fit better than what is exactly as wide.
-            let drawn_in = ratio.powi(1 - index as i32);
             self.tried[index] = self.try_range(self.low * drawn_in, self.high * drawn_in);
+            drawn_in /= self.ratio;
         }
     }
 
@@ -261,7 +265,7 @@ impl GroupSearch {
 }
 
 /// Values whose errors are summed in `f32`.
-const RUN: usize = 256;
+const RUN: usize = 128;
 
 impl Integers {
     /// The squared error of some values with the codes of `group` nearest to them, in lanes.
