@@ -16,7 +16,8 @@
 //! **Bounds.** With `d` the stored scale of a block, every codec that quantizes to evenly spaced codes keeps each finite
 //! value within `d / 2` of what it was (plus the rounding of `f32`), as long as no magnitude is above
 //! [`Format::largest`]. MXFP4, whose codes are floats, follows the conversion of its standard to the bit instead.
-//! [`Format::encode`] refuses what does not fit and names the index.
+//! [`Format::encode`] refuses what does not fit and names the index. A search may clip an extreme weight where the others gain more
+//! by it.
 //!
 //! **Adding a format** touches two places: a new file in `formats/` and its lines in `formats/mod.rs`;
 //! `docs/adding-a-format.md` goes through it.
