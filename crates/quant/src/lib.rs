@@ -11,7 +11,7 @@
 //! `formats/q4_0.rs` is the shortest complete example. [`gguf_type`] knows the type ids of GGUF files, also
 //! those that cannot be read here. [`activation`] is the one integer coding of activations that all
 //! quantized formats share. [`Format::encode_best`] searches for what is nearest to given weights, also where some columns count
-//! more than others ([`importance`]); how is said in `search/mod.rs`. [`groups`] does so for integers in groups of any size.
+//! more than others ([`importance`]); how is said in `search/mod.rs`. [`integers`] does so for integers in groups of any size.
 //!
 //! **Bounds.** With `d` the stored scale of a block, every codec that quantizes to evenly spaced codes keeps each finite
 //! value within `d / 2` of what it was (plus the rounding of `f32`), as long as no magnitude is above
@@ -27,8 +27,8 @@ mod error;
 mod format;
 mod formats;
 mod gguf_types;
-pub mod groups;
 pub mod importance;
+pub mod integers;
 mod search;
 
 pub use error::{Error, Result};

@@ -1,6 +1,6 @@
 //! What the searches find: never worse than the plain encoders, finite whatever they are given, the same each time.
 
-use duan_quant::groups::{Group, GroupSearch, Integers, Stored};
+use duan_quant::integers::{Group, GroupSearch, Integers, Stored};
 use duan_quant::{Error, FORMATS, Format, format_by_name, importance};
 use proptest::prelude::*;
 
