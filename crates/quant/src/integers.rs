@@ -13,7 +13,7 @@
 use half::{bf16, f16};
 
 use crate::importance::usable;
-use crate::search::{LANES, LARGEST, Lanes, limit, round};
+use crate::search::{LANES, LARGEST, LEAST, Lanes, limit, round};
 
 /// How a scale is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -183,7 +183,7 @@ impl GroupSearch {
                     }
                     if let Some(importance) = importance {
                         for (w, &importance) in w.iter_mut().zip(&importance[index * LANES..][..values.len()]) {
-                            *w = importance / top;
+                            *w = (importance / top).max(LEAST);
                         }
                     }
                 }

@@ -68,7 +68,7 @@ pub(crate) const LARGEST: f32 = (1u64 << 30) as f32;
 
 /// How small the importance of a weight can become beside the largest in its group. Weights that count for nothing still
 /// decide where nothing else does, no sum is 0, and the others are not lost beside the largest in sums of `f32`.
-const LEAST: f32 = 1.0 / (1u64 << 20) as f32;
+pub(crate) const LEAST: f32 = 1.0 / (1u64 << 20) as f32;
 
 /// How small the importance of a group can become beside the largest in its block.
 const LEAST_SHARE: f32 = 1.0 / (1u64 << 40) as f32;

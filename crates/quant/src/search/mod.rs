@@ -35,7 +35,7 @@ mod scale;
 mod scales;
 
 use crate::importance::usable;
-pub(crate) use lanes::{LANES, LARGEST, Lanes, Tile, inverse, limit, round, round_to_byte, round_to_integer};
+pub(crate) use lanes::{LANES, LARGEST, LEAST, Lanes, Tile, inverse, limit, round, round_to_byte, round_to_integer};
 pub(crate) use minimum::{ENDS, Minima, Plan as MinimumPlan, WEIGHTED_ENDS, choose_with_minimum, search_minima};
 pub(crate) use scale::{Codes, Even, choose, error as error_of};
 pub(crate) use scales::{Plan, Scales, search_scales};
