@@ -42,6 +42,14 @@ pub enum Error {
         /// Number of bytes given.
         bytes: usize,
     },
+    /// There are not as many entries of importance as values.
+    #[error("{importance} entries of importance for {values} values; each column of the matrix needs one")]
+    Importance {
+        /// Number of values given.
+        values: usize,
+        /// Number of entries given.
+        importance: usize,
+    },
     /// The format can be read but not written.
     #[error("{format} can be read but not written; choose one of {}", writable())]
     CannotQuantize {
@@ -55,6 +63,6 @@ pub type Result<T> = std::result::Result<T, Error>;
 
 /// The names of the formats that can be written, as messages list them.
 fn writable() -> String {
-    let writable = crate::FORMATS.iter().filter(|format| format.quantize.is_some() && format.gguf_id.is_some());
+    let writable = crate::FORMATS.iter().filter(|format| format.is_writable() && format.gguf_id.is_some());
     writable.map(|format| format.name).collect::<Vec<_>>().join(", ")
 }

@@ -17,6 +17,9 @@ pub type Dequantize = fn(&[u8], &mut [f32]);
 /// A scalar encoder: values of whole blocks to bytes.
 pub type Quantize = fn(&[f32], &mut [u8]);
 
+/// A scalar encoder that searches: values of whole blocks, how much the error of each counts, to bytes.
+pub type Search = fn(&[f32], Option<&[f32]>, &mut [u8]);
+
 /// A weight format: how a row of weights is written as bytes.
 ///
 /// They stand in [`crate::FORMATS`], each once; compare formats by [`Format::name`] or with `==`.
@@ -47,6 +50,13 @@ pub struct Format {
     /// and BF16 round to nearest even as IEEE 754 says (so infinities and NaN stay). [`Format::encode`] refuses
     /// such values instead. Panics where the two lengths do not belong together.
     pub quantize: Option<Quantize>,
+    /// Encodes whole blocks with the least squared error that a search finds (`search/mod.rs`), or `None` where duan only reads the
+    /// format, or where there is nothing to search.
+    ///
+    /// The second argument has one weight for each value: what the square of its error is multiplied by. Where it says
+    /// nothing ([`crate::importance`]) all count alike. Any values give finite scales, as with [`Format::quantize`]; those
+    /// too large saturate. [`Format::encode_best`] checks first. Panics where the lengths do not belong together.
+    pub search: Option<Search>,
 }
 
 impl PartialEq for Format {
@@ -82,14 +92,64 @@ impl Format {
         Ok(())
     }
 
-    /// Encodes `values` `[n]` into `bytes`, after checking that the format can hold them.
+    /// Encodes `values` `[n]` into `bytes`, after checking that the format can hold them: with [`Format::quantize`], or with
+    /// [`Format::search`] where the format has nothing quicker.
     ///
     /// # Errors
     /// [`Error::CannotQuantize`], [`Error::Length`], and [`Error::NotFinite`] or [`Error::TooLarge`] with the index
     /// of the first such value. `bytes` is untouched then.
     pub fn encode(&self, values: &[f32], bytes: &mut [u8]) -> Result<()> {
-        let quantize = self.quantize.ok_or(Error::CannotQuantize { format: self.name })?;
+        let Some(quantize) = self.quantize else {
+            return self.encode_best(values, None, bytes);
+        };
+        self.check_values(values, bytes)?;
+        quantize(values, bytes);
+        Ok(())
+    }
+
+    /// Encodes `values` `[n]` into `bytes` with the least squared error that a search finds, after checking that the format can
+    /// hold them. With `importance` `[n]` the error is weighted: that of each value, squared, counts as often as its entry says.
+    ///
+    /// Importance with an entry that is NaN, infinite or negative, or with nothing but zeros, counts as none;
+    /// [`crate::importance::clean`] tells of it. Formats without a search, F32, F16 and BF16, are encoded as
+    /// [`Format::encode`] does.
+    ///
+    /// # Errors
+    /// As for [`Format::encode`], and [`Error::Importance`] where there are not as many entries as values.
+    pub fn encode_best(&self, values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) -> Result<()> {
+        self.check_values(values, bytes)?;
+        if let Some(importance) = importance.filter(|importance| importance.len() != values.len()) {
+            return Err(Error::Importance { values: values.len(), importance: importance.len() });
+        }
+        match (self.search, self.quantize) {
+            (Some(search), _) => search(values, importance, bytes),
+            (None, Some(quantize)) => quantize(values, bytes),
+            (None, None) => return Err(Error::CannotQuantize { format: self.name }),
+        }
+        Ok(())
+    }
+
+    /// Whether the format can be written: [`Format::encode`] works, as long as the values fit.
+    pub fn is_writable(&self) -> bool {
+        self.quantize.is_some() || self.search.is_some()
+    }
+
+    fn check_values(&self, values: &[f32], bytes: &[u8]) -> Result<()> {
+        if !self.is_writable() {
+            return Err(Error::CannotQuantize { format: self.name });
+        }
         self.check_lengths(values.len(), bytes.len())?;
+        // The position is looked for only when there is one. NaN is not at most anything either.
+        let mut fits = [true; 16];
+        let (runs, rest) = values.as_chunks::<16>();
+        for run in runs {
+            for (fits, x) in fits.iter_mut().zip(run) {
+                *fits &= x.abs() <= self.largest;
+            }
+        }
+        if !fits.contains(&false) && rest.iter().all(|x| x.abs() <= self.largest) {
+            return Ok(());
+        }
         for (index, &value) in values.iter().enumerate() {
             if !value.is_finite() {
                 return Err(Error::NotFinite { index, value });
@@ -98,7 +158,6 @@ impl Format {
                 return Err(Error::TooLarge { index, value, largest: self.largest, format: self.name });
             }
         }
-        quantize(values, bytes);
         Ok(())
     }
 

@@ -66,11 +66,12 @@ fn rows_are_whole_blocks() {
     assert_eq!(format("F32").row_bytes(usize::MAX), None);
     let error = format("Q4_0").decode(&[0; 18], &mut [0.0; 64]).unwrap_err();
     assert_eq!(error.to_string(), "Q4_0 takes 32 weights in 18 bytes, but there are 64 values and 18 bytes");
-    let error = format("Q4_K").encode(&[0.0; 256], &mut [0; 144]).unwrap_err();
-    assert_eq!(error, Error::CannotQuantize { format: "Q4_K" });
+    let error = format("TQ2_0").encode(&[0.0; 256], &mut [0; 66]).unwrap_err();
+    assert_eq!(error, Error::CannotQuantize { format: "TQ2_0" });
     assert_eq!(
         error.to_string(),
-        "Q4_K can be read but not written; choose one of F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, BF16, MXFP4"
+        "TQ2_0 can be read but not written; choose one of F32, F16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, \
+         IQ4_NL, IQ4_XS, BF16, MXFP4"
     );
 }
 

@@ -89,27 +89,44 @@ pub(super) fn nearest_code(value: f32, scale: f32, low: i32, high: i32) -> i32 {
     (value / scale).round().clamp(low as f32, high as f32) as i32
 }
 
-/// Scale of a format whose codes reach from `-steps` to `steps - 1`, signed so that the value of the
-/// largest magnitude gets the code `-steps`; 0 for a block of zeros.
+/// The lowest and the highest of `values`.
+fn range(values: &[f32]) -> (f32, f32) {
+    let lowest = values.iter().fold(f32::INFINITY, |acc, &x| acc.min(x));
+    let highest = values.iter().fold(f32::NEG_INFINITY, |acc, &x| acc.max(x));
+    (lowest, highest)
+}
+
+/// [`signed_scale`] for a block.
+pub(super) fn choose_signed_scale<const WEIGHTS: usize>(values: &[f32; WEIGHTS], steps: f32) -> f16 {
+    let (lowest, highest) = range(values);
+    signed_scale(lowest, highest, steps)
+}
+
+/// [`scale_and_minimum`] for a block.
+pub(super) fn choose_scale_and_minimum<const WEIGHTS: usize>(values: &[f32; WEIGHTS], steps: f32) -> (f16, f16) {
+    let (lowest, highest) = range(values);
+    scale_and_minimum(lowest, highest, steps)
+}
+
+/// Scale of a format whose codes reach from `-steps` to `steps - 1`, for weights from `lowest` to `highest`; signed so that
+/// the value of the largest magnitude gets the code `-steps`; 0 for a block of zeros.
 ///
 /// The scale is enlarged where the largest value of the other sign would be more than half a step beyond the
 /// code `steps - 1`, so that the error of every value is at most half a step.
-pub(super) fn choose_signed_scale<const WEIGHTS: usize>(values: &[f32; WEIGHTS], steps: f32) -> f16 {
-    let highest = values.iter().fold(0.0f32, |acc, &x| acc.max(x));
-    let lowest = values.iter().fold(0.0f32, |acc, &x| acc.max(-x));
+pub(crate) fn signed_scale(lowest: f32, highest: f32, steps: f32) -> f16 {
+    let (highest, lowest) = (highest.max(0.0), (-lowest).max(0.0));
     let (larger, smaller) = if highest > lowest { (highest, lowest) } else { (lowest, highest) };
     let other = smaller / (steps - 0.5);
     let scale = choose_scale((larger / steps).max(other), (larger / (steps + 0.5)).max(other));
     if highest > lowest { -scale } else { scale }
 }
 
-/// Scale and minimum of a format whose codes reach from 0 to `steps`, with `weight = code * scale + minimum`.
+/// Scale and minimum of a format whose codes reach from 0 to `steps`, with `weight = code * scale + minimum`, for weights
+/// from `lowest` to `highest`.
 ///
 /// The scale is taken from the stored minimum, so that the rounding of the latter, which can be several steps, makes the
 /// scale larger instead of clipping.
-pub(super) fn choose_scale_and_minimum<const WEIGHTS: usize>(values: &[f32; WEIGHTS], steps: f32) -> (f16, f16) {
-    let lowest = values.iter().fold(f32::INFINITY, |acc, &x| acc.min(x));
-    let highest = values.iter().fold(f32::NEG_INFINITY, |acc, &x| acc.max(x));
+pub(super) fn scale_and_minimum(lowest: f32, highest: f32, steps: f32) -> (f16, f16) {
     let minimum = round_down(lowest);
     let range = (highest - minimum.to_f32()).max(0.0);
     (choose_scale(range / steps, range / (steps + 0.5)), minimum)

@@ -17,6 +17,7 @@ pub(super) static F32: Format = Format {
         decode_blocks(bytes, values, |bytes: &[u8; 4], value: &mut [f32; 1]| value[0] = f32::from_le_bytes(*bytes));
     },
     quantize: Some(|values, bytes| encode(values, bytes, f32::to_le_bytes)),
+    search: None,
 };
 
 /// IEEE 754 binary16.
@@ -33,6 +34,7 @@ pub(super) static F16: Format = Format {
         });
     },
     quantize: Some(|values, bytes| encode(values, bytes, |x| f16::from_f32(x).to_le_bytes())),
+    search: None,
 };
 
 /// The upper half of a binary32.
@@ -50,6 +52,7 @@ pub(super) static BF16: Format = Format {
         });
     },
     quantize: Some(|values, bytes| encode(values, bytes, |x| bf16::from_f32(x).to_le_bytes())),
+    search: None,
 };
 
 /// Writes each of `values` with `convert`. Not through the block walk of the others, because NaN and infinities stay.

@@ -28,6 +28,7 @@ use std::fmt;
 use half::f16;
 
 use super::blocks::{choose_scale, choose_scale_and_minimum, choose_signed_scale, finite, nearest_code};
+use crate::integers::{Integers, Stored};
 use crate::{Activation, Format};
 
 pub(super) const SYMMETRIC: usize = 0;
@@ -178,6 +179,7 @@ pub(super) const fn format<const BITS: usize, const GROUP: usize, const ORIGIN: 
         largest: steps * 65504.0,
         dequantize: decode::<BITS, GROUP, ORIGIN>,
         quantize: Some(encode::<BITS, GROUP, ORIGIN>),
+        search: if ORIGIN == BIAS { None } else { Some(search::<BITS, GROUP, ORIGIN>) },
     }
 }
 
@@ -237,6 +239,48 @@ fn encode<const BITS: usize, const GROUP: usize, const ORIGIN: usize>(values: &[
         let mut codes = [0; GROUP];
         let header = round::<BITS, GROUP, ORIGIN>(&finite(values), &mut codes);
         format.write(header, &codes, block);
+    }
+}
+
+/// Encodes each group with the scale and zero point of [`Integers::search`], or as [`encode`] does where that is nearer.
+fn search<const BITS: usize, const GROUP: usize, const ORIGIN: usize>(
+    values: &[f32],
+    importance: Option<&[f32]>,
+    bytes: &mut [u8],
+) {
+    encode::<BITS, GROUP, ORIGIN>(values, bytes);
+    let importance = crate::importance::usable(importance);
+    if let Some(importance) = importance {
+        assert_eq!(importance.len(), values.len(), "importance and values do not belong together");
+    }
+    let integers = match (ORIGIN, BITS) {
+        (ZERO_POINT, 4) => Integers { lowest: 0, highest: 15, zero_point: true, stored: Stored::F16 },
+        (_, 4) => Integers::four_bits(false, Stored::F16),
+        _ => Integers::eight_bits(ORIGIN == ZERO_POINT, Stored::F16),
+    };
+    // What the block has, less what the search has, for a code.
+    let first = if (ORIGIN, BITS) == (SYMMETRIC, 4) { 8 } else { 0 };
+    let format =
+        Groups { bits: BITS, weights: GROUP, origin: [Origin::Symmetric, Origin::ZeroPoint, Origin::Bias][ORIGIN] };
+    let blocks = bytes.chunks_exact_mut(block_bytes(BITS, GROUP, ORIGIN));
+    for (index, (values, block)) in values.as_chunks::<GROUP>().0.iter().zip(blocks).enumerate() {
+        let importance = importance.map(|importance| &importance[GROUP * index..][..GROUP]);
+        let group = integers.search(values, importance);
+        let mut codes = [0; GROUP];
+        integers.codes(group, values, &mut codes);
+        let header = Header { scale: f16::from_f32(group.scale), zero: group.zero as i16, bias: f16::ZERO };
+        let mut found = block.to_vec();
+        format.write(header, &codes.map(|code| (code + first) as u8), &mut found);
+        let error = |block: &[u8]| {
+            let mut decoded = [0.0; GROUP];
+            decode::<BITS, GROUP, ORIGIN>(block, &mut decoded);
+            let off = values.iter().zip(&decoded).map(|(x, y)| f64::from(x - y).powi(2));
+            off.enumerate().map(|(i, off)| off * importance.map_or(1.0, |w| f64::from(w[i]))).sum::<f64>()
+        };
+        // Where a weight is NaN both are, and the block stays.
+        if error(&found) < error(block) {
+            block.copy_from_slice(&found);
+        }
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) static IQ1_M: Format = Format {
     largest: 15.0 * 0.875 * 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: None,
 };
 
 fn decode(bytes: &[u8; 56], values: &mut [f32; 256]) {

@@ -16,6 +16,7 @@ pub(super) static IQ1_S: Format = Format {
     largest: 15.0 * 0.875 * 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: None,
 };
 
 /// How far the values of a row are shifted, up or down.

@@ -15,6 +15,7 @@ pub(super) static IQ2_XS: Format = Format {
     largest: 15.5 * 0.25 * 43.0 * 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: None,
 };
 
 fn decode(bytes: &[u8; 74], values: &mut [f32; 256]) {

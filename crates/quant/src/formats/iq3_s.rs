@@ -16,6 +16,7 @@ pub(super) static IQ3_S: Format = Format {
     largest: 31.0 * 15.0 * 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: None,
 };
 
 fn decode(bytes: &[u8; 110], values: &mut [f32; 256]) {

@@ -6,7 +6,8 @@
 //! bits at bit `2 i` of the `u16` and its low bits in byte `i / 2`, lower nibble first.
 
 use super::blocks::{decode_blocks, nibble, read_f16, read_u16};
-use super::iq4_nl::VALUES;
+use super::iq4_nl::{ENDS, Uneven, VALUES, WEIGHTED_ENDS, uneven_codes, write_nibbles};
+use crate::search::{Plan, Scales, search_scales, search_super_blocks};
 use crate::{Activation, Format};
 
 pub(super) static IQ4_XS: Format = Format {
@@ -18,6 +19,7 @@ pub(super) static IQ4_XS: Format = Format {
     largest: 31.0 * 113.0 * 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: Some(search),
 };
 
 fn decode(bytes: &[u8; 136], values: &mut [f32; 256]) {
@@ -35,3 +37,37 @@ fn decode(bytes: &[u8; 136], values: &mut [f32; 256]) {
         }
     }
 }
+
+fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_scales::<Uneven, 32, 1>(tiles, &PLAN, weighted),
+        write,
+    );
+}
+
+fn write(values: &[f32; 256], found: &Scales<1>, bytes: &mut [u8; 136]) {
+    let d = found.d.to_f32();
+    let mut high_bits = 0;
+    bytes[4..8].fill(0);
+    for (group, values) in values.as_chunks::<32>().0.iter().enumerate() {
+        let scale = found.scales[0][group];
+        let packed = (scale + 32.0) as u16;
+        high_bits |= packed >> 4 << (2 * group);
+        bytes[4 + group / 2] |= ((packed & 15) as u8) << (4 * (group % 2));
+        write_nibbles(&uneven_codes(values, d * scale), &mut bytes[8 + 16 * group..][..16]);
+    }
+    bytes[..2].copy_from_slice(&found.d.to_le_bytes());
+    bytes[2..4].copy_from_slice(&high_bits.to_le_bytes());
+}
+
+const PLAN: Plan = Plan {
+    low: -32.0,
+    high: 31.0,
+    ends: &ENDS,
+    weighted_ends: &WEIGHTED_ENDS,
+    tops: &[-32.0, -31.0, -30.0, -31.5, -30.5],
+    beside: &[0.0, -1.0, 1.0, -2.0, 2.0],
+};

@@ -5,6 +5,7 @@
 //! read everywhere, the scale byte 255, which is NaN there, is the next power of two.
 
 use super::blocks::{decode_blocks, encode_blocks};
+use crate::search::{Codes, LANES, LARGEST, Tile, error_of, limit, round_to_integer, search_blocks};
 use crate::{Activation, Format};
 
 pub(super) static MXFP4: Format = Format {
@@ -17,6 +18,7 @@ pub(super) static MXFP4: Format = Format {
     largest: 6.0 * f32::from_bits(0x7d80_0000),
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: Some(|values, bytes| encode_blocks(values, bytes, encode)),
+    search: Some(search),
 };
 
 /// Twice what the sixteen codes stand for: whole numbers. Part of the format.
@@ -43,11 +45,19 @@ fn half_scale(e: u8) -> f32 {
 /// then (magnitudes up to 8) becomes 6, so a value can be off by a quarter of itself.
 fn encode(values: &[f32; 32], bytes: &mut [u8; 17]) {
     let largest = values.iter().fold(0.0f32, |acc, x| acc.max(x.abs()));
+    write(values, &exponent(largest), bytes);
+}
+
+/// The scale byte for a block whose largest magnitude is `largest`.
+fn exponent(largest: f32) -> u8 {
     // The exponent bits count from 127 as `e` does; 4 is 2^2.
-    let e = ((largest.to_bits() >> 23) as u8).saturating_sub(2);
-    let half_scale = half_scale(e);
+    ((largest.to_bits() >> 23) as u8).saturating_sub(2)
+}
+
+fn write(values: &[f32; 32], e: &u8, bytes: &mut [u8; 17]) {
+    let half_scale = half_scale(*e);
     let codes = values.map(|x| nearest(x, half_scale));
-    bytes[0] = e;
+    bytes[0] = *e;
     for j in 0..16 {
         bytes[1 + j] = codes[j] | codes[j + 16] << 4;
     }
@@ -64,4 +74,60 @@ fn nearest(x: f32, half_scale: f32) -> u8 {
         }
     }
     best
+}
+
+/// Twice the magnitudes of the codes, as codes of a search.
+struct Floats;
+
+/// The magnitude in [`DOUBLED`] nearest to half of the index: the magnitudes lie so that a half decides.
+static MAGNITUDES: [f32; 32] = magnitudes();
+
+const fn magnitudes() -> [f32; 32] {
+    let mut magnitudes = [0.0; 32];
+    let mut index = 0;
+    while index < magnitudes.len() {
+        let mut code = 0;
+        // The middle of the half that the index stands for, in quarters.
+        while code < 7 && 2 * (DOUBLED[code] as usize + DOUBLED[code + 1] as usize) < 2 * index + 1 {
+            code += 1;
+        }
+        magnitudes[index] = DOUBLED[code] as f32;
+        index += 1;
+    }
+    magnitudes
+}
+
+impl Codes for Floats {
+    #[inline(always)]
+    fn nearest(y: f32) -> f32 {
+        // In halves, less a half of one, so that rounding to nearest is rounding down.
+        let halves = limit(y.abs() * 2.0 - 0.5, 0.0, 31.0);
+        MAGNITUDES[round_to_integer(halves) as usize & 31].copysign(y)
+    }
+}
+
+/// The scale byte of the plain conversion, the next one (nothing is clipped then) or the one before.
+fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    if values.iter().any(|x| x.abs() > LARGEST) {
+        // The squares would be infinite.
+        return encode_blocks(values, bytes, encode);
+    }
+    search_blocks(values, importance, bytes, find, write);
+}
+
+fn find(tile: &mut Tile<32>, _weighted: bool) -> [u8; LANES] {
+    let (lowest, highest) = tile.range();
+    let plain: [u8; LANES] = std::array::from_fn(|lane| exponent(highest[lane].max(-lowest[lane])));
+    let mut chosen = plain;
+    let mut least = [f32::INFINITY; LANES];
+    for beside in [0, 1, -1] {
+        let tried = plain.map(|e| e.saturating_add_signed(beside));
+        let off = error_of::<Floats, 32>(tile, &tried.map(half_scale));
+        for lane in 0..LANES {
+            if off[lane] < least[lane] {
+                (chosen[lane], least[lane]) = (tried[lane], off[lane]);
+            }
+        }
+    }
+    chosen
 }

@@ -22,6 +22,7 @@ pub(super) static NVFP4: Format = Format {
     largest: 6.0 * 448.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: None,
 };
 
 fn decode(bytes: &[u8; 36], values: &mut [f32; 64]) {

@@ -6,6 +6,8 @@
 //! 0..32) has its code at bit `2 q` of code byte `j`.
 
 use super::blocks::{decode_blocks, read_f16};
+use super::q3_k::write_two_bits;
+use crate::search::{Minima, MinimumPlan, codes_above, search_minima, search_super_blocks};
 use crate::{Activation, Format};
 
 pub(super) static Q2_K: Format = Format {
@@ -18,6 +20,7 @@ pub(super) static Q2_K: Format = Format {
     largest: 15.0 * 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: Some(search),
 };
 
 fn decode(bytes: &[u8; 84], values: &mut [f32; 256]) {
@@ -33,3 +36,87 @@ fn decode(bytes: &[u8; 84], values: &mut [f32; 256]) {
         }
     }
 }
+
+fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_minima::<3, 16, 2>(tiles, &PLAN, weighted),
+        write,
+    );
+}
+
+fn write(values: &[f32; 256], found: &Minima<2>, bytes: &mut [u8; 84]) {
+    let (d, dmin) = (found.d.to_f32(), found.dmin.to_f32());
+    let (scales, minima) = (found.scales.as_flattened(), found.minima.as_flattened());
+    let mut all = [0; 256];
+    for (group, (values, all)) in values.as_chunks::<16>().0.iter().zip(all.as_chunks_mut::<16>().0).enumerate() {
+        bytes[group] = scales[group] as u8 | (minima[group] as u8) << 4;
+        *all = codes_above(values, d * scales[group], -dmin * minima[group], 3.0);
+    }
+    write_two_bits(&all, &mut bytes[16..80]);
+    bytes[80..82].copy_from_slice(&found.d.to_le_bytes());
+    bytes[82..].copy_from_slice(&found.dmin.to_le_bytes());
+}
+
+const PLAN: MinimumPlan = MinimumPlan {
+    highest: 15.0,
+    ends: &[
+        (0.0, 0.0),
+        (0.2, 0.0),
+        (0.0, -0.2),
+        (0.3, -0.3),
+        (-0.2, 0.0),
+        (0.0, 0.2),
+        (-0.2, 0.2),
+        (-0.3, 0.3),
+        (0.4, 0.0),
+        (0.0, -0.4),
+        (-0.4, -0.2),
+        (0.2, 0.4),
+        (-0.4, 0.1),
+        (-0.1, 0.4),
+        (0.1, -0.1),
+        (0.4, -0.4),
+    ],
+    weighted_ends: &[
+        (0.0, 0.0),
+        (0.2, 0.0),
+        (0.0, -0.2),
+        (0.3, -0.3),
+        (-0.2, 0.0),
+        (0.0, 0.2),
+        (-0.2, 0.2),
+        (-0.3, 0.3),
+        (0.4, 0.0),
+        (0.0, -0.4),
+        (-0.4, -0.2),
+        (0.2, 0.4),
+        (-0.4, 0.1),
+        (-0.1, 0.4),
+        (0.1, -0.1),
+        (0.4, -0.4),
+        (-0.6, 0.3),
+        (-0.3, 0.6),
+        (-0.5, 0.5),
+        (-0.8, 0.8),
+        (-1.0, 0.2),
+        (-0.2, 1.0),
+        (-0.7, -0.2),
+        (0.2, 0.7),
+    ],
+    tops: &[15.0, 14.5, 14.0, 13.5, 13.0, 12.5],
+    beside: &[
+        (0.0, 0.0),
+        (-1.0, 0.0),
+        (1.0, 0.0),
+        (0.0, -1.0),
+        (0.0, 1.0),
+        (-1.0, 1.0),
+        (1.0, -1.0),
+        (-1.0, -1.0),
+        (1.0, 1.0),
+    ],
+    refits: 2,
+};

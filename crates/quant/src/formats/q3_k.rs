@@ -7,6 +7,7 @@
 //! `2 (i / 4)` of byte `8 + i % 4`.
 
 use super::blocks::{decode_blocks, read_f16};
+use crate::search::{Even, Plan, Scales, codes, search_scales, search_super_blocks};
 use crate::{Activation, Format};
 
 pub(super) static Q3_K: Format = Format {
@@ -18,6 +19,7 @@ pub(super) static Q3_K: Format = Format {
     largest: 31.0 * 3.0 * 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: Some(search),
 };
 
 fn decode(bytes: &[u8; 110], values: &mut [f32; 256]) {
@@ -37,3 +39,56 @@ fn decode(bytes: &[u8; 110], values: &mut [f32; 256]) {
         }
     }
 }
+
+fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_scales::<Even<-4, 3>, 16, 2>(tiles, &PLAN, weighted),
+        write,
+    );
+}
+
+fn write(values: &[f32; 256], found: &Scales<2>, bytes: &mut [u8; 110]) {
+    let d = found.d.to_f32();
+    let scales = found.scales.as_flattened();
+    bytes.fill(0);
+    let mut all = [0u8; 256];
+    for (group, (values, all)) in values.as_chunks::<16>().0.iter().zip(all.as_chunks_mut::<16>().0).enumerate() {
+        *all = codes(values, d * scales[group], -4.0, 3.0, 4.0);
+        let scale = (scales[group] + 32.0) as u8;
+        bytes[96 + group % 8] |= (scale & 15) << (4 * (group / 8));
+        bytes[104 + group % 4] |= scale >> 4 << (2 * (group / 4));
+    }
+    for j in 0..32 {
+        for group in 0..8 {
+            bytes[j] |= all[32 * group + j] >> 2 << group;
+        }
+    }
+    let low_bits = all.map(|code| code & 3);
+    write_two_bits(&low_bits, &mut bytes[32..96]);
+    bytes[108..].copy_from_slice(&found.d.to_le_bytes());
+}
+
+/// Writes 256 codes of two bits each into 64 bytes, as Q2_K and Q3_K have them.
+pub(super) fn write_two_bits(codes: &[u8; 256], bytes: &mut [u8]) {
+    for half in 0..2 {
+        let codes = &codes[128 * half..][..128];
+        let bytes = &mut bytes[32 * half..][..32];
+        for j in 0..32 {
+            bytes[j] = codes[j] | codes[j + 32] << 2 | codes[j + 64] << 4 | codes[j + 96] << 6;
+        }
+    }
+}
+
+const PLAN: Plan = Plan {
+    low: -32.0,
+    high: 31.0,
+    ends: &[-3.1, -3.4, -3.7, -4.0, -4.3, -4.6, 2.7, 3.0, 3.3, 3.6],
+    weighted_ends: &[
+        -2.2, -2.5, -2.8, -3.1, -3.4, -3.7, -4.0, -4.3, -4.6, -4.9, -5.3, -5.8, 2.4, 2.7, 3.0, 3.3, 3.6, 4.0, 4.5,
+    ],
+    tops: &[-32.0, -31.0, -30.0, -29.0, -31.5, -30.5, 30.5],
+    beside: &[0.0, -1.0, 1.0, -2.0, 2.0],
+};

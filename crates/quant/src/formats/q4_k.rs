@@ -6,6 +6,7 @@
 //! and `minimum` of its group, `weight = code * (d * scale) - dmin * minimum`.
 
 use super::blocks::{decode_blocks, read_f16};
+use crate::search::{ENDS, LANES, Minima, MinimumPlan, WEIGHTED_ENDS, codes_above, search_minima, search_super_blocks};
 use crate::{Activation, Format};
 
 pub(super) static Q4_K: Format = Format {
@@ -18,6 +19,7 @@ pub(super) static Q4_K: Format = Format {
     largest: 63.0 * 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: Some(search),
 };
 
 fn decode(bytes: &[u8; 144], values: &mut [f32; 256]) {
@@ -49,3 +51,65 @@ pub(super) fn scale_and_minimum(packed: &[u8], group: usize) -> (u8, u8) {
         (low & 15 | packed[group - 4] >> 6 << 4, low >> 4 | packed[group] >> 6 << 4)
     }
 }
+
+/// The inverse of [`scale_and_minimum`], for all groups.
+pub(super) fn write_scales_and_minima(found: &Minima<1>, packed: &mut [u8]) {
+    let scales = found.scales[0].map(|scale| scale as u8);
+    let minima = found.minima[0].map(|minimum| minimum as u8);
+    for group in 0..4 {
+        packed[group] = scales[group] | scales[group + 4] >> 4 << 6;
+        packed[group + 4] = minima[group] | minima[group + 4] >> 4 << 6;
+        packed[group + 8] = scales[group + 4] & 15 | (minima[group + 4] & 15) << 4;
+    }
+}
+
+fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_minima::<15, 32, 1>(tiles, &PLAN, weighted),
+        write,
+    );
+}
+
+fn write(values: &[f32; 256], found: &Minima<1>, bytes: &mut [u8; 144]) {
+    bytes[..2].copy_from_slice(&found.d.to_le_bytes());
+    bytes[2..4].copy_from_slice(&found.dmin.to_le_bytes());
+    write_scales_and_minima(found, &mut bytes[4..16]);
+    let all = group_codes(values, found, 15.0);
+    for pair in 0..4 {
+        for j in 0..32 {
+            bytes[16 + 32 * pair + j] = all[2 * pair][j] | all[2 * pair + 1][j] << 4;
+        }
+    }
+}
+
+/// The codes of the groups of 32 weights, from 0 to `steps`.
+pub(super) fn group_codes(values: &[f32; 256], found: &Minima<1>, steps: f32) -> [[u8; 32]; LANES] {
+    let (d, dmin) = (found.d.to_f32(), found.dmin.to_f32());
+    let mut all = [[0; 32]; LANES];
+    for (group, values) in values.as_chunks::<32>().0.iter().enumerate() {
+        all[group] = codes_above(values, d * found.scales[0][group], -dmin * found.minima[0][group], steps);
+    }
+    all
+}
+
+const PLAN: MinimumPlan = MinimumPlan {
+    highest: 63.0,
+    ends: ENDS,
+    weighted_ends: WEIGHTED_ENDS,
+    tops: &[63.0, 62.0, 61.0],
+    beside: &[
+        (0.0, 0.0),
+        (-1.0, 0.0),
+        (1.0, 0.0),
+        (0.0, -1.0),
+        (0.0, 1.0),
+        (-1.0, 1.0),
+        (1.0, -1.0),
+        (-1.0, -1.0),
+        (1.0, 1.0),
+    ],
+    refits: 1,
+};

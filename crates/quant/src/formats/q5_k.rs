@@ -5,7 +5,8 @@
 //! The fifth bit of weight `32 g + j` is bit `g` of byte `j`.
 
 use super::blocks::{decode_blocks, read_f16};
-use super::q4_k::scale_and_minimum;
+use super::q4_k::{group_codes, scale_and_minimum, write_scales_and_minima};
+use crate::search::{ENDS, Minima, MinimumPlan, WEIGHTED_ENDS, search_minima, search_super_blocks};
 use crate::{Activation, Format};
 
 pub(super) static Q5_K: Format = Format {
@@ -18,6 +19,7 @@ pub(super) static Q5_K: Format = Format {
     largest: 63.0 * 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: Some(search),
 };
 
 fn decode(bytes: &[u8; 176], values: &mut [f32; 256]) {
@@ -36,3 +38,51 @@ fn decode(bytes: &[u8; 176], values: &mut [f32; 256]) {
         }
     }
 }
+
+fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_minima::<31, 32, 1>(tiles, &PLAN, weighted),
+        write,
+    );
+}
+
+fn write(values: &[f32; 256], found: &Minima<1>, bytes: &mut [u8; 176]) {
+    bytes[..2].copy_from_slice(&found.d.to_le_bytes());
+    bytes[2..4].copy_from_slice(&found.dmin.to_le_bytes());
+    write_scales_and_minima(found, &mut bytes[4..16]);
+    let all = group_codes(values, found, 31.0);
+    for j in 0..32 {
+        let mut fifth_bits = 0;
+        for group in 0..8 {
+            fifth_bits |= all[group][j] >> 4 << group;
+        }
+        bytes[16 + j] = fifth_bits;
+    }
+    for pair in 0..4 {
+        for j in 0..32 {
+            bytes[48 + 32 * pair + j] = all[2 * pair][j] & 15 | (all[2 * pair + 1][j] & 15) << 4;
+        }
+    }
+}
+
+const PLAN: MinimumPlan = MinimumPlan {
+    highest: 63.0,
+    ends: ENDS,
+    weighted_ends: WEIGHTED_ENDS,
+    tops: &[63.0, 62.0, 61.0],
+    beside: &[
+        (0.0, 0.0),
+        (-1.0, 0.0),
+        (1.0, 0.0),
+        (0.0, -1.0),
+        (0.0, 1.0),
+        (-1.0, 1.0),
+        (1.0, -1.0),
+        (-1.0, -1.0),
+        (1.0, 1.0),
+    ],
+    refits: 1,
+};

@@ -7,6 +7,7 @@
 //! one above) and its high bits at bit `2 q` of high byte `j`.
 
 use super::blocks::{decode_blocks, read_f16};
+use crate::search::{Even, Plan, Scales, codes, search_scales, search_super_blocks};
 use crate::{Activation, Format};
 
 pub(super) static Q6_K: Format = Format {
@@ -18,6 +19,7 @@ pub(super) static Q6_K: Format = Format {
     largest: 127.0 * 31.0 * 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: Some(search),
 };
 
 fn decode(bytes: &[u8; 210], values: &mut [f32; 256]) {
@@ -37,3 +39,43 @@ fn decode(bytes: &[u8; 210], values: &mut [f32; 256]) {
         }
     }
 }
+
+fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
+    search_super_blocks(
+        values,
+        importance,
+        bytes,
+        |tiles, weighted| search_scales::<Even<-32, 31>, 16, 2>(tiles, &PLAN, weighted),
+        write,
+    );
+}
+
+fn write(values: &[f32; 256], found: &Scales<2>, bytes: &mut [u8; 210]) {
+    let d = found.d.to_f32();
+    let scales = found.scales.as_flattened();
+    let mut all = [0u8; 256];
+    for (group, (values, all)) in values.as_chunks::<16>().0.iter().zip(all.as_chunks_mut::<16>().0).enumerate() {
+        bytes[192 + group] = scales[group] as i8 as u8;
+        *all = codes(values, d * scales[group], -32.0, 31.0, 32.0);
+    }
+    for half in 0..2 {
+        let codes = &all[128 * half..][..128];
+        for j in 0..32 {
+            let four = [codes[j], codes[j + 32], codes[j + 64], codes[j + 96]];
+            bytes[64 * half + j] = four[0] & 15 | four[2] << 4;
+            bytes[64 * half + 32 + j] = four[1] & 15 | four[3] << 4;
+            bytes[128 + 32 * half + j] = four[0] >> 4 | four[1] >> 4 << 2 | four[2] >> 4 << 4 | four[3] >> 4 << 6;
+        }
+    }
+    bytes[208..].copy_from_slice(&found.d.to_le_bytes());
+}
+
+/// A scale has eight bits, so that several integers near the best scale are worth trying.
+const PLAN: Plan = Plan {
+    low: -128.0,
+    high: 127.0,
+    ends: &[-30.4, -31.0, -31.6, -32.0, -32.4],
+    weighted_ends: &[-27.0, -28.3, -29.2, -30.0, -30.7, -31.3, -31.8, -32.3, -33.2, -34.5, -36.0],
+    tops: &[-128.0, -127.0, -126.0, -125.0],
+    beside: &[0.0, -1.0, 1.0, -2.0, 2.0, -3.0, 3.0],
+};

@@ -17,6 +17,7 @@ pub(super) static TQ1_0: Format = Format {
     largest: 65504.0,
     dequantize: |bytes, values| decode_blocks(bytes, values, decode),
     quantize: None,
+    search: None,
 };
 
 fn decode(bytes: &[u8; 54], values: &mut [f32; 256]) {
