@@ -1,0 +1,232 @@
+//! What is done to one piece: read, decode, check, encode, and decode again to know what was lost.
+
+use duan_model::bytes::SharedBytes;
+use duan_model::gguf::TensorInfo;
+use duan_model::quoted;
+use duan_quant::Format;
+
+use crate::error::{Error, Result};
+use crate::importance::Matched;
+use crate::pieces::Piece;
+use crate::plan::{PlannedTensor, Target};
+use crate::source::{Source, bytes_of};
+
+/// Weights that are decoded at a time: a row, or this much of a longer one. They stay in the near caches.
+const CHUNK_WEIGHTS: usize = 1 << 15;
+
+/// A piece as it will be written, and what was lost.
+pub(crate) struct Coded {
+    /// The bytes.
+    pub(crate) bytes: SharedBytes,
+    /// What was lost.
+    pub(crate) loss: Loss,
+}
+
+/// Sums of squares over weights.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Loss {
+    /// Of errors.
+    pub(crate) error: f64,
+    /// Of weights.
+    pub(crate) weight: f64,
+    /// Of errors, each as often as its column's importance says.
+    pub(crate) weighted_error: f64,
+    /// Of weights, the same way.
+    pub(crate) weighted_weight: f64,
+}
+
+impl Loss {
+    /// Adds another piece's.
+    pub(crate) fn add(&mut self, other: &Loss) {
+        self.error += other.error;
+        self.weight += other.weight;
+        self.weighted_error += other.weighted_error;
+        self.weighted_weight += other.weighted_weight;
+    }
+}
+
+/// What is needed for the pieces of all tensors; shared by all threads.
+pub(crate) struct Coder<'a> {
+    pub(crate) source: &'a dyn Source,
+    pub(crate) tensors: &'a [PlannedTensor],
+    /// The importance of each tensor, where there is some.
+    pub(crate) importance: &'a [Option<Matched>],
+}
+
+/// Buffers of one thread, kept between pieces.
+#[derive(Default)]
+pub(crate) struct Scratch {
+    values: Vec<f32>,
+    decoded: Vec<f32>,
+    importance: Vec<f32>,
+}
+
+impl Coder<'_> {
+    /// Codes one piece.
+    ///
+    /// # Errors
+    /// Where it cannot be read, and for the first weight that is not finite or too large.
+    pub(crate) fn code(&self, piece: Piece, scratch: &mut Scratch) -> Result<Coded> {
+        let tensor = &self.tensors[piece.tensor];
+        let bytes = self.source.read(piece.tensor, piece.first, piece.weights)?;
+        assert_eq!(Some(bytes.len()), bytes_of(&tensor.source, piece.weights), "a source gives what it is asked for");
+        let Some(from) = duan_quant::format_by_gguf_id(tensor.source.type_id) else {
+            // Only copies have types without a codec.
+            return Ok(Coded { bytes, loss: Loss::default() });
+        };
+        match tensor.target {
+            Target::Copy => {
+                self.check(piece, from, &bytes, scratch)?;
+                Ok(Coded { bytes, loss: Loss::default() })
+            }
+            Target::Coded(to) => self.recode(piece, from, to, &bytes, scratch),
+        }
+    }
+
+    /// Looks at every weight of a piece that is copied.
+    fn check(&self, piece: Piece, from: &Format, bytes: &[u8], scratch: &mut Scratch) -> Result<()> {
+        let chunk = CHUNK_WEIGHTS - CHUNK_WEIGHTS % from.block_weights;
+        let mut done = 0;
+        while done < piece.weights as usize {
+            let weights = chunk.min(piece.weights as usize - done);
+            scratch.values.resize(weights, 0.0);
+            self.decode(piece, from, part(bytes, from, done, weights), &mut scratch.values)?;
+            if let Some(at) = scratch.values.iter().position(|value| !value.is_finite()) {
+                return Err(self.not_finite(piece, (done + at) as u64, scratch.values[at]));
+            }
+            done += weights;
+        }
+        Ok(())
+    }
+
+    fn recode(&self, piece: Piece, from: &Format, to: &Format, bytes: &[u8], scratch: &mut Scratch) -> Result<Coded> {
+        let tensor = &self.tensors[piece.tensor];
+        let columns = tensor.columns();
+        let all = piece.weights as usize;
+        let mut out = vec![0; all / to.block_weights * to.block_bytes];
+        let mut loss = Loss::default();
+        let mut slice = None;
+        let mut done = 0;
+        while done < all {
+            let first = piece.first + done as u64;
+            // To the end of the row, of the chunk, or of the piece.
+            let weights = ((columns - first % columns) as usize).min(CHUNK_WEIGHTS).min(all - done);
+            let Scratch { values, decoded, importance } = scratch;
+            values.resize(weights, 0.0);
+            decoded.resize(weights, 0.0);
+            self.decode(piece, from, part(bytes, from, done, weights), values)?;
+            let matched = self.importance[piece.tensor].as_ref();
+            let mut has_importance = false;
+            if let Some(matched) = matched {
+                let wanted = first / columns / tensor.stack().0;
+                if slice.map(|(number, _)| number) != Some(wanted) {
+                    slice = Some((wanted, matched.weights(wanted, importance)));
+                }
+                has_importance = slice.is_some_and(|(_, is_good)| is_good);
+            }
+            let column = (first % columns) as usize;
+            let importance = has_importance.then(|| &importance[column..column + weights]);
+            let start = done / to.block_weights * to.block_bytes;
+            let coded = &mut out[start..start + weights / to.block_weights * to.block_bytes];
+            to.encode_best(values, importance, coded).map_err(|error| self.unencodable(piece, done as u64, &error))?;
+            self.decode(piece, to, coded, decoded)?;
+            if let Some(at) = decoded.iter().position(|value| !value.is_finite()) {
+                return Err(self.not_finite(piece, (done + at) as u64, decoded[at]));
+            }
+            loss.add(&loss_of(values, decoded, importance));
+            done += weights;
+        }
+        Ok(Coded { bytes: out.into(), loss })
+    }
+
+    fn decode(&self, piece: Piece, format: &Format, bytes: &[u8], values: &mut [f32]) -> Result<()> {
+        format.decode(bytes, values).map_err(|error| self.unencodable(piece, 0, &error))
+    }
+
+    /// The error for what the format says of a value that stands `before` weights behind the piece's first.
+    fn unencodable(&self, piece: Piece, before: u64, error: &duan_quant::Error) -> Error {
+        let info = self.info(piece);
+        match *error {
+            duan_quant::Error::NotFinite { index, value } => self.not_finite(piece, before + index as u64, value),
+            duan_quant::Error::TooLarge { index, value, largest, format } => {
+                let what = format!("is {value:e}, and {format} holds at most {largest:e}");
+                let remedy =
+                    format!("keep the tensor wider, as in --keep '^{}$=bf16'", quoted(&info.name).replace('.', "\\."));
+                self.weight(piece, before + index as u64, what, remedy)
+            }
+            ref other => self.weight(piece, before, format!("cannot be coded: {other}"), "report this".to_owned()),
+        }
+    }
+
+    fn not_finite(&self, piece: Piece, at: u64, value: f32) -> Error {
+        let what = if value.is_nan() { "is NaN".to_owned() } else { "is infinite".to_owned() };
+        self.weight(
+            piece,
+            at,
+            what,
+            "the source is damaged or was made wrongly: get it again, or make it anew".to_owned(),
+        )
+    }
+
+    fn weight(&self, piece: Piece, at: u64, what: String, remedy: String) -> Error {
+        let columns = self.tensors[piece.tensor].columns();
+        let index = piece.first + at;
+        let (row, column) = (index / columns, index % columns);
+        let tensor = quoted(&self.info(piece).name);
+        Error::Weight { file: self.source.label().to_owned(), tensor, index, row, column, what, remedy }
+    }
+
+    fn info(&self, piece: Piece) -> &TensorInfo {
+        &self.tensors[piece.tensor].source
+    }
+}
+
+/// The bytes of `weights` weights that stand `done` weights behind the first; both are whole blocks.
+fn part<'b>(bytes: &'b [u8], format: &Format, done: usize, weights: usize) -> &'b [u8] {
+    let start = done / format.block_weights * format.block_bytes;
+    &bytes[start..start + weights / format.block_weights * format.block_bytes]
+}
+
+/// Sums that are added side by side, so that the compiler may use vectors.
+const LANES: usize = 8;
+
+/// What was lost of `values` `[n]` that came back as `decoded` `[n]`, with the importance `[n]` of each. Sums run in a fixed order.
+fn loss_of(values: &[f32], decoded: &[f32], importance: Option<&[f32]>) -> Loss {
+    let plain = [1.0f32; LANES];
+    let mut sums = [[0.0f64; LANES]; 4];
+    let chunks = values.chunks(LANES).zip(decoded.chunks(LANES));
+    for (at, (values, decoded)) in chunks.enumerate() {
+        let start = at * LANES;
+        let weights = importance.map_or(&plain[..values.len()], |all| &all[start..start + values.len()]);
+        for (lane, ((&value, &decoded), &weight)) in values.iter().zip(decoded).zip(weights).enumerate() {
+            let (value, weight) = (f64::from(value), f64::from(weight));
+            let error = value - f64::from(decoded);
+            sums[0][lane] += error * error;
+            sums[1][lane] += value * value;
+            sums[2][lane] += weight * (error * error);
+            sums[3][lane] += weight * (value * value);
+        }
+    }
+    let [error, weight, weighted_error, weighted_weight] = sums.map(|lanes| lanes.iter().sum());
+    Loss { error, weight, weighted_error, weighted_weight }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn losses_are_sums_of_squares() {
+        let values: Vec<f32> = (0..19).map(|i| i as f32).collect();
+        let decoded: Vec<f32> = values.iter().map(|x| x + 0.5).collect();
+        let importance = vec![2.0; 19];
+        let loss = loss_of(&values, &decoded, Some(&importance));
+        let squares: f64 = (0..19).map(|i| f64::from(i * i)).sum();
+        assert_eq!(
+            loss,
+            Loss { error: 19.0 * 0.25, weight: squares, weighted_error: 19.0 * 0.5, weighted_weight: 2.0 * squares }
+        );
+        let plain = loss_of(&values, &decoded, None);
+        assert_eq!((plain.weighted_error, plain.weighted_weight), (plain.error, plain.weight));
+    }
+}

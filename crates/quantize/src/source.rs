@@ -1,0 +1,134 @@
+//! Where tensors come from.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use duan_model::bytes::SharedBytes;
+use duan_model::checkpoint::Checkpoint;
+use duan_model::gguf::{GgufFile, Metadata, TensorInfo};
+use duan_model::weights::TensorData;
+
+/// A model to be quantized: metadata and tensors as GGUF names them, and their weights piece by piece.
+pub trait Source: Sync {
+    /// What messages call it.
+    fn label(&self) -> &str;
+
+    /// All metadata, with GGUF's keys.
+    fn metadata(&self) -> &Metadata;
+
+    /// All tensors, in the order in which they are written.
+    fn tensors(&self) -> &[TensorInfo];
+
+    /// The bytes of `weights` weights of tensor number `tensor`, from weight `first` on, in the tensor's own type. Asked for are whole
+    /// rows, or a part of one row in whole blocks. What lies in a file is a part of its map; what has to be made is made here.
+    ///
+    /// # Errors
+    /// Where the size of the type is not known, or the weights cannot be read any more.
+    fn read(&self, tensor: usize, first: u64, weights: u64) -> duan_model::Result<SharedBytes>;
+
+    /// Whether the file at `path` is one that this is read from: it must not be replaced.
+    ///
+    /// # Errors
+    /// Where that cannot be found out.
+    fn is_at(&self, path: &Path) -> duan_model::Result<bool>;
+}
+
+impl Source for GgufFile {
+    fn label(&self) -> &str {
+        GgufFile::label(self)
+    }
+
+    fn metadata(&self) -> &Metadata {
+        GgufFile::metadata(self)
+    }
+
+    fn tensors(&self) -> &[TensorInfo] {
+        GgufFile::tensors(self)
+    }
+
+    fn read(&self, tensor: usize, first: u64, weights: u64) -> duan_model::Result<SharedBytes> {
+        let info = &GgufFile::tensors(self)[tensor];
+        // Asks for the file's length too: pages beyond its end must not be touched.
+        part_of(&self.tensor_data(info)?, GgufFile::label(self), info, first, weights)
+    }
+
+    fn is_at(&self, path: &Path) -> duan_model::Result<bool> {
+        Ok(is_one_of(self.disk_files()?, path))
+    }
+}
+
+impl Source for Checkpoint {
+    fn label(&self) -> &str {
+        Checkpoint::label(self)
+    }
+
+    fn metadata(&self) -> &Metadata {
+        Checkpoint::metadata(self)
+    }
+
+    fn tensors(&self) -> &[TensorInfo] {
+        Checkpoint::tensors(self)
+    }
+
+    fn read(&self, tensor: usize, first: u64, weights: u64) -> duan_model::Result<SharedBytes> {
+        let label = Checkpoint::label(self);
+        let info = &Checkpoint::tensors(self)[tensor];
+        let data = match self.data(info)? {
+            TensorData::Shared(all) => return part_of(&all, label, info, first, weights),
+            data @ TensorData::Made(_) => data,
+        };
+        // Rows are made whole, also where a part of one is asked for.
+        let columns = info.dims.first().copied().unwrap_or(1).max(1);
+        let rows = first / columns..(first + weights).div_ceil(columns).min(info.elements() / columns);
+        let outside = || out_of_range(label, info, first, weights);
+        let row_bytes = bytes_of(info, columns).ok_or_else(outside)?;
+        let needed =
+            usize::try_from(rows.end.saturating_sub(rows.start)).ok().and_then(|rows| rows.checked_mul(row_bytes));
+        let mut bytes = vec![0; needed.ok_or_else(outside)?];
+        data.read_rows(rows.start as usize, row_bytes, &mut bytes)?;
+        let start = bytes_of(info, first - rows.start * columns).ok_or_else(outside)?;
+        let end = bytes_of(info, weights).and_then(|bytes| bytes.checked_add(start)).ok_or_else(outside)?;
+        SharedBytes::from(bytes).slice(start..end).ok_or_else(outside)
+    }
+
+    fn is_at(&self, path: &Path) -> duan_model::Result<bool> {
+        // Of a folder more files are read than those with weights.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let is_inside = Checkpoint::path(self).is_dir()
+            && path.exists()
+            && folder.canonicalize().ok() == Checkpoint::path(self).canonicalize().ok();
+        Ok(is_inside || is_one_of(self.disk_files()?, path))
+    }
+}
+
+/// The bytes of `weights` weights of a tensor whose bytes are `all`, from weight `first` on.
+fn part_of(
+    all: &SharedBytes,
+    label: &str,
+    info: &TensorInfo,
+    first: u64,
+    weights: u64,
+) -> duan_model::Result<SharedBytes> {
+    let end = first.checked_add(weights).and_then(|end| bytes_of(info, end));
+    let part = bytes_of(info, first).zip(end).and_then(|(start, end)| all.slice(start..end));
+    part.ok_or_else(|| out_of_range(label, info, first, weights))
+}
+
+fn out_of_range(label: &str, info: &TensorInfo, first: u64, weights: u64) -> duan_model::Error {
+    let expected = format!("{weights} weights from weight {first} on");
+    duan_model::Error::tensor(label, &info.name, expected, format!("{} in all", info.elements()))
+}
+
+/// Whether what is at `path` is one of these files.
+fn is_one_of(files: Option<Vec<(PathBuf, File)>>, path: &Path) -> bool {
+    path.exists() && files.unwrap_or_default().iter().any(|(_, file)| duan_files::is_at(file, path))
+}
+
+/// Bytes of the first `weights` weights of a tensor, where they are whole blocks of a type that is known.
+pub(crate) fn bytes_of(tensor: &TensorInfo, weights: u64) -> Option<usize> {
+    let (block_weights, block_bytes) = tensor.type_status().block()?;
+    if !weights.is_multiple_of(block_weights as u64) {
+        return None;
+    }
+    usize::try_from((weights / block_weights as u64).checked_mul(block_bytes as u64)?).ok()
+}
