@@ -17,6 +17,7 @@
 //! * [`bench::bench`] measures prefill and decode beside the ceiling that the memory puts over decode;
 //! * [`Engine::kernels`] measures what runs for each weight format, beside memory and multiplier;
 //! * [`convert`] writes a model as GGUF, whatever it is read from;
+//! * [`quantize`] writes a model's weights in fewer bits;
 //! * [`synth`] writes models of random weights with the shapes of public ones, to be timed.
 //!
 //! A model is a path here. Names are resolved by [`hub`], whose result has a path. What happens on the way is told as
@@ -55,6 +56,7 @@ pub use duan_model::graph::OpKind;
 pub use duan_model::template::Message;
 pub use duan_model::tokenizer::Tokenizer;
 pub use duan_quant as quant;
+pub use duan_quantize as quantize;
 
 pub use answer::Answer;
 pub use devices::{CpuInfo, DeviceInfo};

@@ -9,6 +9,7 @@ mod fetch;
 mod inspect;
 mod list;
 mod plan;
+mod quantize;
 mod remove;
 mod synth;
 mod tokenize;
@@ -34,6 +35,7 @@ pub(crate) enum Command {
     Bench(bench::Args),
     Convert(convert::Args),
     Synth(synth::Args),
+    Quantize(quantize::Args),
 }
 
 /// Runs one command.
@@ -54,5 +56,6 @@ pub(crate) fn run(command: Command, common: &Common) -> anyhow::Result<ExitCode>
         Command::Bench(args) => bench::run(args, common),
         Command::Convert(args) => convert::run(args, common),
         Command::Synth(args) => synth::run(args, common),
+        Command::Quantize(args) => quantize::run(args, common),
     }
 }

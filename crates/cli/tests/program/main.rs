@@ -13,6 +13,7 @@ mod inspect;
 mod inspect_odd;
 mod models;
 mod packs;
+mod quantize;
 mod real_model;
 mod synth;
 mod usage;

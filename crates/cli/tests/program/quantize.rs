@@ -1,0 +1,149 @@
+//! `duan quantize`: what it writes, refuses and tells, and that nothing half-written gets a name. What it does to weights is tested
+//! in `duan-quantize`.
+
+use duan::model::gguf::GgufFile;
+use duan::model::gguf::write::GgufWriter;
+
+use crate::common::{Home, fixture_path};
+
+fn names(home: &Home) -> Vec<String> {
+    let entries = std::fs::read_dir(home.path()).expect("the folder is read");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_model_gets_smaller_and_still_runs() {
+    let home = Home::new();
+    home.fixture("llama3");
+    let ran = home.run(&["quantize", "tiny.gguf", "q8.gguf", "--format", "q8_0", "--table", "--threads", "2"]);
+    insta::assert_snapshot!("quantize_table", ran.done());
+    assert_eq!(ran.stderr, "");
+    home.run(&["complete", "q8.gguf", "-p", "a", "-n", "2"]).done();
+    let told = home.run(&["quantize", "tiny.gguf", "json.gguf", "--format", "Q8_0", "--json"]).json();
+    let bytes = std::fs::read(home.path().join("json.gguf")).unwrap();
+    assert_eq!(told["bytes"], bytes.len());
+    assert!(bytes == std::fs::read(home.path().join("q8.gguf")).unwrap());
+    assert!(told["bits_per_weight"].as_f64().is_some_and(|bits| (8.5..12.0).contains(&bits)), "{told}");
+    let file = GgufFile::open(&home.path().join("json.gguf")).unwrap();
+    assert_eq!(told["tensors"].as_array().unwrap().len(), file.tensors().len());
+    assert_eq!(told["tensors"][0]["format"], "Q8_0");
+    assert_eq!((&told["path"], &told["format"]), (&"json.gguf".into(), &"Q8_0".into()));
+}
+
+#[test]
+fn rules_and_recipes_choose_formats() {
+    let home = Home::new();
+    home.fixture("llama3");
+    let keep = ["--keep", "attn_v=f16", "--keep", "ffn_.*=q5_1"];
+    let first =
+        [&["quantize", "tiny.gguf", "a.gguf", "--format", "q8_0", "--save-recipe", "r.json"], &keep[..]].concat();
+    home.run(&first).done();
+    let recipe = std::fs::read_to_string(home.path().join("r.json")).unwrap();
+    assert!(
+        recipe.contains("\"blk.0.attn_v.weight\": \"F16\"") && recipe.contains("\"blk.0.ffn_up.weight\": \"Q5_1\"")
+    );
+    home.run(&["quantize", "tiny.gguf", "b.gguf", "--recipe", "r.json"]).done();
+    let bytes = |name: &str| std::fs::read(home.path().join(name)).unwrap();
+    assert!(bytes("a.gguf") == bytes("b.gguf"));
+    let ran = home.run(&["quantize", "tiny.gguf", "c.gguf", "--format", "q8_0", "--keep", "atn_v=f16"]);
+    assert!(ran.failed().contains("--keep atn_v=f16: it matches no tensor"), "{ran:?}");
+    let again = home.run(&["quantize", "a.gguf", "d.gguf", "--format", "q4_0", "--keep", "embd=q5_0"]);
+    again.done();
+    assert!(again.stderr.contains("warning: from Q8_0, Q5_1: what was lost stays lost"), "{again:?}");
+}
+
+#[test]
+fn what_is_not_known_is_refused_with_what_is() {
+    let home = Home::new();
+    home.fixture("llama3");
+    let ran = home.run(&["quantize", "tiny.gguf", "a.gguf", "--format", "q9_0"]);
+    assert!(ran.refused().contains("Q4_K_M") && ran.refused().contains("q9_0"), "{ran:?}");
+    assert!(home.run(&["quantize", "tiny.gguf", "a.gguf"]).refused().contains("--format"));
+    let both = home.run(&["quantize", "tiny.gguf", "a.gguf", "--format", "q8_0", "--recipe", "r.json"]);
+    assert!(both.refused().contains("--recipe"), "{both:?}");
+    let keep = home.run(&["quantize", "tiny.gguf", "a.gguf", "--format", "q8_0", "--keep", "attn"]);
+    assert!(keep.refused().contains("there is no `=` in it"), "{keep:?}");
+    let ran = home.run(&["quantize", "tiny.gguf", "a.gguf", "--format", "q8_0", "--importance", "tiny.gguf"]);
+    assert!(ran.failed().contains("without importance"), "{ran:?}");
+    home.file("r.json", b"{}");
+    let ran = home.run(&["quantize", "tiny.gguf", "a.gguf", "--recipe", "r.json"]);
+    assert!(ran.failed().contains("r.json: this is no recipe"), "{ran:?}");
+    assert_eq!(names(&home), ["r.json", "tiny.gguf"]);
+}
+
+#[test]
+fn what_is_there_stays_and_the_source_most_of_all() {
+    let home = Home::new();
+    home.fixture("llama3");
+    home.file("a.gguf", b"mine");
+    let ran = home.run(&["quantize", "tiny.gguf", "a.gguf", "--format", "q8_0"]);
+    assert!(ran.failed().contains("a.gguf exists already") && ran.failed().contains("--force"), "{ran:?}");
+    let ran = home.run(&["quantize", "tiny.gguf", "tiny.gguf", "--format", "q8_0", "--force"]);
+    assert!(ran.failed().contains("tiny.gguf is the source itself"), "{ran:?}");
+    let ran =
+        home.run(&["quantize", "tiny.gguf", "b.gguf", "--format", "q8_0", "--save-recipe", "tiny.gguf", "--force"]);
+    assert!(ran.failed().contains("tiny.gguf is the source itself"), "{ran:?}");
+    let read = |name: &str| std::fs::read(home.path().join(name)).unwrap();
+    assert!(read("a.gguf") == b"mine" && read("tiny.gguf") == std::fs::read(fixture_path("llama3")).unwrap());
+    home.run(&["quantize", "tiny.gguf", "a.gguf", "--format", "q8_0", "--force"]).done();
+    assert_eq!(names(&home), ["a.gguf", "tiny.gguf"]);
+}
+
+/// A model of one large matrix; `change` sees its weights.
+fn large(home: &Home, change: impl Fn(&mut [f32])) -> &'static str {
+    let mut weights: Vec<f32> = (0..4_194_304u32).map(|at| ((at * 7919 % 1000) as f32 - 500.0) / 5000.0).collect();
+    change(&mut weights);
+    let mut writer = GgufWriter::new("large");
+    writer.key("general.architecture", "llama").unwrap();
+    let bytes: Vec<u8> = weights.iter().flat_map(|weight| weight.to_le_bytes()).collect();
+    writer.tensor("blk.0.attn_q.weight", &[2048, 2048], 0, bytes).unwrap();
+    home.file("large.gguf", &writer.to_bytes())
+}
+
+#[test]
+fn a_weight_that_is_no_number_is_named() {
+    let home = Home::new();
+    let source = large(&home, |weights| weights[3_000_000] = f32::NAN);
+    let ran = home.run(&["quantize", source, "a.gguf", "--format", "q4_k_m", "--save-recipe", "r.json"]);
+    let part =
+        "large.gguf: tensor `blk.0.attn_q.weight`: weight 3000000 (row 1464, column 1728) is NaN; nothing was written";
+    assert!(ran.failed().contains(part), "{ran:?}");
+    assert_eq!(names(&home), ["large.gguf"], "no recipe either");
+}
+
+/// Ended at any moment, by a signal that nobody can catch: the source stays, and what has the final name is whole.
+#[cfg(unix)]
+#[test]
+fn killed_at_any_moment_it_leaves_no_half_file() {
+    use std::time::{Duration, Instant};
+
+    let home = Home::new();
+    let source = large(&home, |_| {});
+    let before = std::fs::read(home.path().join(source)).unwrap();
+    let out = home.path().join("out.gguf");
+    let arguments = ["quantize", source, "out.gguf", "--format", "q4_k_m", "--force", "--threads", "2"];
+    let start = Instant::now();
+    home.run(&arguments).done();
+    let whole_time = start.elapsed();
+    let whole = std::fs::read(&out).unwrap();
+    std::fs::remove_file(&out).unwrap();
+    for share in [0, 3, 6, 9] {
+        let mut child =
+            home.command(&arguments).stdout(std::process::Stdio::null()).spawn().expect("the program starts");
+        std::thread::sleep((whole_time * share / 10).max(Duration::from_millis(1)));
+        child.kill().expect("it can be killed");
+        child.wait().expect("it ends");
+        assert!(std::fs::read(home.path().join(source)).unwrap() == before);
+        assert!(std::fs::read(&out).map_or(true, |found| found == whole), "after {share}/10 of the time");
+        for name in names(&home) {
+            let is_known =
+                name == source || name == "out.gguf" || (name.starts_with(".duan-") && name.ends_with(".part"));
+            assert!(is_known, "{name}");
+        }
+    }
+    home.run(&arguments).done();
+    assert!(std::fs::read(&out).unwrap() == whole, "and it can be done again");
+}
