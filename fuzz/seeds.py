@@ -1,6 +1,7 @@
 """Writes the first inputs of the fuzz targets `model`, `folder`, `answer` and `tokenizer_json` into fuzz/corpus: every tiny model of the
 crate duan-backend, as it is, and again with a chat template and with zeros for weights; the folders of some of them; answers with
-calls, one for each format; and the small tokenizers of the crate duan-model's tests.
+calls, one for each format; the small tokenizers of the crate duan-model's tests; and a file of importance and recipes for the
+targets `imatrix` and `recipe`.
 
 Needs nothing but Python. Run from anywhere."""
 
@@ -137,6 +138,32 @@ def tokenizers(folder):
         (folder / case["name"]).write_bytes(data)
 
 
+def importance():
+    """A file of importance with a matrix and a stack of two experts."""
+    f32, array, u32 = 0, 9, 4
+    keys = [
+        string("general.type") + struct.pack("<I", STRING) + string("imatrix"),
+        string("imatrix.datasets") + struct.pack("<IIQ", array, STRING, 1) + string("text"),
+        string("imatrix.chunk_count") + struct.pack("<II", u32, 2),
+        string("imatrix.chunk_size") + struct.pack("<II", u32, 512),
+    ]
+    tensors = [("a.in_sum2", (4, 1)), ("a.counts", (1, 1)), ("b.in_sum2", (2, 2)), ("b.counts", (1, 2))]
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(keys)) + b"".join(keys)
+    data = b""
+    for name, dims in tensors:
+        head += string(name) + struct.pack("<IQQIQ", 2, *dims, f32, len(data))
+        values = struct.pack(f"<{dims[0] * dims[1]}f", *range(1, dims[0] * dims[1] + 1))
+        data += values + bytes(-len(values) % 32)
+    return head + bytes(-len(head) % 32) + data
+
+
+RECIPES = [
+    b'{"duan_recipe": 1, "format": "Q4_K_M", "tensors": {"token_embd.weight": "Q8_0", "blk.0.attn_q.weight": "q4_k"}}',
+    b"blk.[01]\\..*=f16",
+    b"^attn_(q|k)=q8_0",
+]
+
+
 def main():
     CORPUS.mkdir(parents=True, exist_ok=True)
     for path in sorted(FIXTURES.glob("*/model.gguf")):
@@ -152,7 +179,13 @@ def main():
         data = (path / "config.json").read_bytes() + b"\0" + (path / "model.safetensors").read_bytes()
         (FOLDERS / path.parent.name).write_bytes(data)
     tokenizers(CORPUS.parent / "tokenizer_json")
-    for folder in (CORPUS, ANSWERS, FOLDERS, CORPUS.parent / "tokenizer_json"):
+    imatrix, recipes = CORPUS.parent / "imatrix", CORPUS.parent / "recipe"
+    imatrix.mkdir(parents=True, exist_ok=True)
+    (imatrix / "two").write_bytes(importance())
+    recipes.mkdir(parents=True, exist_ok=True)
+    for index, recipe in enumerate(RECIPES):
+        (recipes / str(index)).write_bytes(recipe)
+    for folder in (CORPUS, ANSWERS, FOLDERS, CORPUS.parent / "tokenizer_json", imatrix, recipes):
         print(f"{len(list(folder.iterdir()))} files in {folder}")
 
 
