@@ -28,7 +28,11 @@ const MAP: &[Row] = &[
     Row { name: "hub", level: 4, may_use: &["files"] },
     Row { name: "quantize", level: 4, may_use: &["files", "model", "quant"] },
     Row { name: "measure", level: 5, may_use: &["backend", "engine", "files", "model", "quant"] },
-    Row { name: "duan", level: 6, may_use: &["backend", "cpu", "engine", "files", "hub", "measure", "model", "quant", "quantize"] },
+    Row {
+        name: "duan",
+        level: 6,
+        may_use: &["backend", "cpu", "engine", "files", "hub", "measure", "model", "quant", "quantize"],
+    },
     Row { name: "cli", level: 7, may_use: &["duan"] },
 ];
 
