@@ -83,6 +83,7 @@ impl CpuModel {
             threads,
             limits,
             pool,
+            observed: None,
         })
     }
 }
