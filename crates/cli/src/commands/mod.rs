@@ -4,7 +4,9 @@ mod bench;
 mod chat;
 mod complete;
 mod devices;
+mod eval;
 mod fetch;
+mod importance;
 mod inspect;
 mod list;
 mod plan;
@@ -31,6 +33,8 @@ pub(crate) enum Command {
     Devices(devices::Args),
     Plan(plan::Args),
     Bench(bench::Args),
+    Eval(eval::Args),
+    Importance(importance::Args),
     Synth(synth::Args),
 }
 
@@ -50,6 +54,8 @@ pub(crate) fn run(command: Command, common: &Common) -> anyhow::Result<ExitCode>
         Command::Devices(args) => devices::run(args, common),
         Command::Plan(args) => plan::run(args, common),
         Command::Bench(args) => bench::run(args, common),
+        Command::Eval(args) => eval::run(args, common),
+        Command::Importance(args) => importance::run(args, common),
         Command::Synth(args) => synth::run(args, common),
     }
 }

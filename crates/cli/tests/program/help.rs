@@ -5,8 +5,21 @@ use crate::common::Home;
 #[test]
 fn every_command_explains_itself() {
     let home = Home::new();
-    let commands =
-        ["chat", "complete", "tokenize", "fetch", "list", "remove", "inspect", "devices", "plan", "bench", "synth"];
+    let commands = [
+        "chat",
+        "complete",
+        "tokenize",
+        "fetch",
+        "list",
+        "remove",
+        "inspect",
+        "devices",
+        "plan",
+        "bench",
+        "eval",
+        "importance",
+        "synth",
+    ];
     for command in commands {
         let ran = home.run(&[command, "--help"]);
         insta::assert_snapshot!(format!("help_{command}"), ran.done());
