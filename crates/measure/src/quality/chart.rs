@@ -211,7 +211,9 @@ fn labels<'a>(
     let mut taken: Vec<(Range<i32>, i32)> = Vec::new();
     let mut labels = Vec::new();
     for index in order {
-        let ((x, mut y), point) = (places[index], &points[index]);
+        let ((x, y), point) = (places[index], &points[index]);
+        // Not across the axis.
+        let mut y = y.min(down.end - LABEL);
         // No font is loaded: a letter is taken for seven pixels.
         let width = point.label.chars().count() as i32 * 7;
         let to_the_left = x + 9 + width > right;
@@ -246,7 +248,7 @@ fn around(ranges: impl Iterator<Item = Range<f64>>) -> Range<f64> {
 fn number(value: &f64) -> String {
     let text = match value.abs() {
         0.0 => return "0".into(),
-        size if size < 0.001 => return format!("{value:e}"),
+        size if size < 0.001 => return format!("{value:.1e}").replace(".0e", "e"),
         size if size < 1.0 => format!("{value:.4}"),
         size if size < 100.0 => format!("{value:.2}"),
         _ => format!("{value:.0}"),
@@ -339,8 +341,8 @@ mod tests {
         assert_eq!(common_beginning(&["same-x", "same-x"]), "");
         assert_eq!(common_beginning(&["模-一", "模-二"]), "模-");
         assert_eq!(
-            [0.0, 0.25, 1234.0, 0.00012, 12.5].map(|value| number(&value)),
-            ["0", "0.25", "1234", "1.2e-4", "12.5"]
+            [0.0, 0.25, 1234.0, 0.00012, 6.0e-8 + 1e-23, 12.5].map(|value| number(&value)),
+            ["0", "0.25", "1234", "1.2e-4", "6e-8", "12.5"]
         );
     }
 }
