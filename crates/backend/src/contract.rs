@@ -6,7 +6,8 @@ use duan_model::Model;
 use duan_model::graph::ValueId;
 use half::f16;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::inputs::MatrixInputs;
 use crate::packs::Packing;
 use crate::pass::{PageId, Pass};
 
@@ -156,6 +157,21 @@ pub trait Compiled: Send {
 
     /// Writes what [`Compiled::read_state`] reads.
     fn write_state(&mut self, state: usize, page: PageId, numbers: &[f32]);
+
+    /// Sums up what matrices are multiplied with from now on, anew (`true`), or no more (`false`). Meanwhile results are the same and
+    /// passes may be slower.
+    ///
+    /// # Errors
+    /// Where the device cannot; then nothing changes.
+    fn observe_inputs(&mut self, on: bool) -> Result<()> {
+        if on { Err(Error::new("device", "it cannot tell what its matrices are multiplied with")) } else { Ok(()) }
+    }
+
+    /// What was summed up since [`Compiled::observe_inputs`], of every matrix of the ops that ran, see
+    /// [`InputSums::of_matrices`](crate::InputSums::of_matrices).
+    fn observed_inputs(&self) -> Vec<MatrixInputs> {
+        Vec::new()
+    }
 
     /// Copies the first `count` positions of a page, in every cache of this device, and the page's states. Where the model
     /// has states, `count` is how many positions were written.

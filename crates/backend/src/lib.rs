@@ -3,6 +3,7 @@
 //! * [`Backend`] says what a device is and which ops of a graph it cannot run, and compiles the rest;
 //! * [`Compiled`] runs passes and owns the device's keys and values;
 //! * [`Pass`] is one forward call: tokens and a list of spans;
+//! * [`InputSums`] is what a device keeps while it observes what its matrices are multiplied with;
 //! * [`Packing`] says whether weights that a device lays out anew are kept between starts, and [`PackStore`] where;
 //! * [`Reference`] interprets any graph in plain scalar code: it is the truth that devices are compared
 //!   with, and the device of last resort;
@@ -14,12 +15,14 @@
 pub mod conformance;
 mod contract;
 mod error;
+mod inputs;
 mod packs;
 mod pass;
 mod reference;
 
 pub use contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse, Refusal, kv_f16};
 pub use error::{Error, Result};
+pub use inputs::{InputSums, MatrixInputs};
 pub use packs::{PackReader, PackReading, PackStore, PackWriter, Packing};
 pub use pass::{PAGE_TOKENS, PageId, Pass, Span};
 pub use reference::{Precision, Reference};

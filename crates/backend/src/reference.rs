@@ -15,6 +15,7 @@ use half::f16;
 
 use crate::contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse, Refusal, kv_f16};
 use crate::error::{Error, Result};
+use crate::inputs::{InputSums, MatrixInputs};
 use crate::pass::{PAGE_TOKENS, PageId, Pass};
 
 const NAME: &str = "reference";
@@ -102,6 +103,7 @@ impl Backend for Reference {
             values,
             caches,
             states,
+            observed: None,
         }))
     }
 }
@@ -147,16 +149,28 @@ struct Interpreter {
     caches: Vec<Cache>,
     /// [pages, width] of each
     states: Vec<Vec<f32>>,
+    /// What matrices were multiplied with, while that is observed.
+    observed: Option<InputSums>,
 }
 
 impl Compiled for Interpreter {
     fn submit(&mut self, pass: &Pass<'_>, ops: Range<usize>) -> Result<()> {
         pass.check(NAME, &self.limits, self.model.config.vocab_size)?;
         let graph = self.model.graph.clone();
-        for node in &graph.nodes[ops] {
-            self.run(&node.op, pass);
+        for node in ops {
+            self.note_inputs(node, pass);
+            self.run(&graph.nodes[node].op, pass);
         }
         Ok(())
+    }
+
+    fn observe_inputs(&mut self, on: bool) -> Result<()> {
+        self.observed = on.then(|| InputSums::new(&self.model.graph));
+        Ok(())
+    }
+
+    fn observed_inputs(&self) -> Vec<MatrixInputs> {
+        self.observed.as_ref().map(|sums| sums.of_matrices(&self.model)).unwrap_or_default()
     }
 
     fn wait(&mut self) -> Result<()> {
@@ -285,6 +299,15 @@ impl Interpreter {
                 let length = pass.wanted_rows() * self.model.graph.values[value.0 as usize].width;
                 self.values[value.0 as usize][..length].iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
             }
+        }
+    }
+
+    fn note_inputs(&mut self, node: usize, pass: &Pass<'_>) {
+        if let Op::Linear { input, .. } | Op::ExpertLinear { input, .. } = self.model.graph.nodes[node].op
+            && let Some(mut sums) = self.observed.take()
+        {
+            sums.note(&self.model, node, self.rows_of(input, pass), |value| &self.values[value.0 as usize]);
+            self.observed = Some(sums);
         }
     }
 

@@ -20,6 +20,29 @@ pub enum Error {
     /// A benchmark that cannot be run.
     #[error(transparent)]
     Bench(#[from] duan_measure::bench::Error),
+    /// Models that cannot be evaluated.
+    #[error(transparent)]
+    Eval(#[from] crate::eval::EvalError),
+    /// A file cannot be written.
+    #[error(
+        "{file}: cannot write it: {source}; check the folder, its permissions and the room on the disk, or choose another name"
+    )]
+    Write {
+        /// The file.
+        file: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A model computes nonsense.
+    #[error(
+        "{file}: what `{tensor}` is multiplied with is not finite; the file may be damaged: fetch or make it again"
+    )]
+    InputsNotFinite {
+        /// The file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+    },
     /// A model could not be made ready: mostly, the memory does not suffice.
     #[error("{file}: {source}")]
     Load {

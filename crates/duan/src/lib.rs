@@ -15,6 +15,8 @@
 //! * [`FileFacts`] are all that can be said of a file, also of one that cannot run here;
 //! * [`Packing`] says whether weights that were laid out for a device are kept on the disk, [`PackFolder`] what is kept;
 //! * [`bench::bench`] measures prefill and decode beside the ceiling that the memory puts over decode;
+//! * [`eval::evaluate`] says how good models are on a text, and how far from a reference;
+//! * [`importance::gather`] sums up what a model's matrices are multiplied with while it reads a text;
 //! * [`Engine::kernels`] measures what runs for each weight format, beside memory and multiplier;
 //! * [`convert`] writes a model as GGUF, whatever it is read from;
 //! * [`quantize`] writes a model's weights in fewer bits;
@@ -34,7 +36,9 @@ pub mod convert;
 mod devices;
 mod engine;
 mod error;
+pub mod eval;
 pub mod facts;
+pub mod importance;
 mod kernels;
 mod loaded;
 mod options;

@@ -37,6 +37,9 @@ pub struct EngineOptions {
     pub kv_format: KvFormat,
     /// The most tokens of one pass over a prompt.
     pub prefill_rows: usize,
+    /// The most bytes of logits that one pass asks for; a single row may have more. It matters where the logits of many tokens are
+    /// wanted, as in an evaluation.
+    pub logits_bytes: usize,
     /// Kinds of ops that the CPU is told to refuse, so that they fall back: for experiments and tests.
     pub refuse: Vec<OpKind>,
     /// What the CPU runs one by one though it could run it together: for experiments and tests. The results are the same bits.
@@ -62,7 +65,7 @@ pub struct EngineOptions {
 
 impl Default for EngineOptions {
     fn default() -> Self {
-        let Sizes { context, max_rows, kv_format } = Sizes::default();
+        let Sizes { context, max_rows, kv_format, logits_bytes } = Sizes::default();
         Self {
             device: None,
             threads: None,
@@ -73,6 +76,7 @@ impl Default for EngineOptions {
             context,
             kv_format,
             prefill_rows: max_rows,
+            logits_bytes,
             refuse: Vec::new(),
             no_fuse: Vec::new(),
             distrust: Vec::new(),
@@ -110,7 +114,8 @@ impl EngineOptions {
     }
 
     pub(crate) fn sizes(&self) -> Sizes {
-        Sizes { context: self.context, max_rows: self.prefill_rows, kv_format: self.kv_format }
+        let Self { context, prefill_rows: max_rows, kv_format, logits_bytes, .. } = *self;
+        Sizes { context, max_rows, kv_format, logits_bytes }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A loaded model: its compiled devices and the ledger of its KV cache. Sessions run on it one pass at a time.
 
-use duan_backend::{Backend, Limits, Packing, Pass, Span};
+use duan_backend::{Backend, Limits, MatrixInputs, Packing, Pass, Span};
 use duan_model::Model;
 
 use crate::error::{Error, Result};
@@ -106,6 +106,20 @@ impl Executor {
     /// The logits of the last pass's wanted rows `[rows, vocab_size]`.
     pub fn logits(&self, rows: usize) -> &[f32] {
         self.runner.logits(rows)
+    }
+
+    /// Sums up what matrices are multiplied with from now on, anew (`true`), or no more (`false`). Passes are slower meanwhile.
+    ///
+    /// # Errors
+    /// When a device cannot.
+    pub fn observe_inputs(&mut self, on: bool) -> Result<()> {
+        self.runner.observe_inputs(on)
+    }
+
+    /// What was summed up since [`Executor::observe_inputs`], of every matrix of the ops that ran. A matrix that several ops or
+    /// devices read comes once for each.
+    pub fn observed_inputs(&self) -> Vec<MatrixInputs> {
+        self.runner.observed_inputs()
     }
 
     /// Runs one small pass of each phase, so that costs of first use do not end up in the first answer. The cache is as it

@@ -12,7 +12,7 @@ use crate::ledger::Ledger;
 /// The context where none is asked for and the model allows more.
 pub const DEFAULT_CONTEXT: usize = 4096;
 
-/// The most bytes of logits that one pass asks for; a single row may have more.
+/// The most bytes of logits that one pass asks for, unless more are wanted.
 const LOGITS_BYTES: usize = 8 << 20;
 
 /// The sizes that a user chooses.
@@ -24,11 +24,13 @@ pub struct Sizes {
     pub max_rows: usize,
     /// How the KV cache keeps its numbers.
     pub kv_format: KvFormat,
+    /// The most bytes of logits that one pass asks for; a single row may have more.
+    pub logits_bytes: usize,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self { context: None, max_rows: 512, kv_format: KvFormat::F16 }
+        Self { context: None, max_rows: 512, kv_format: KvFormat::F16, logits_bytes: LOGITS_BYTES }
     }
 }
 
@@ -59,7 +61,7 @@ impl Sizes {
         }
         // No pass has more rows than the context has positions.
         let max_rows = self.max_rows.min(context);
-        let fitting = LOGITS_BYTES / size_of::<f32>() / config.vocab_size.max(1);
+        let fitting = self.logits_bytes / size_of::<f32>() / config.vocab_size.max(1);
         let max_wanted_rows = fitting.clamp(1, max_rows);
         Ok(Limits { max_rows, max_wanted_rows, pages: Ledger::pages_for(context), context, kv_format: self.kv_format })
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use duan_backend::{Backend, CompileJob, Compiled, Limits, Packing, Pass};
+use duan_backend::{Backend, CompileJob, Compiled, Limits, MatrixInputs, Packing, Pass};
 use duan_model::Model;
 use duan_model::graph::{Graph, ValueId};
 
@@ -103,6 +103,22 @@ impl Runner {
             Some(device) => device.compiled.value(self.logits, rows * self.vocab_size),
             None => &[],
         }
+    }
+
+    /// See [`Compiled::observe_inputs`]; on every device.
+    ///
+    /// # Errors
+    /// When a device cannot.
+    pub fn observe_inputs(&mut self, on: bool) -> Result<()> {
+        for device in self.devices.iter_mut().flatten() {
+            device.compiled.observe_inputs(on)?;
+        }
+        Ok(())
+    }
+
+    /// What the devices summed up, see [`Compiled::observed_inputs`].
+    pub fn observed_inputs(&self) -> Vec<MatrixInputs> {
+        self.devices.iter().flatten().flat_map(|device| device.compiled.observed_inputs()).collect()
     }
 
     /// Copies a page on every device.

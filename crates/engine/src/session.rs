@@ -94,6 +94,15 @@ impl Session {
         Ok(ControlFlow::Continue(()))
     }
 
+    /// Appends `tokens`, at most `max_rows`, in one pass; the logits of its last `wanted` rows, at most `max_wanted_rows`, can be read
+    /// afterwards.
+    ///
+    /// # Errors
+    /// When a token is unknown, the tokens do not fit in the context or in a pass, or a device fails.
+    pub fn pass(&mut self, executor: &mut Executor, tokens: &[u32], wanted: usize) -> Result<()> {
+        executor.pass(self.sequence, tokens, wanted)
+    }
+
     /// Chooses the next token from the logits of the last pass, and notes it as recent. It is not in the cache yet.
     ///
     /// # Errors

@@ -1,7 +1,7 @@
 //! Files, as more than one crate handles them.
 //!
 //! A file is written beside its place and gets its name when it is whole ([`new_beside`], and [`write_whole`] for large ones, with
-//! progress and room on the disk); small JSON files are read with a limit
+//! progress and room on the disk), or never gets one ([`unnamed_in`]); small JSON files are read with a limit
 //! and written the same way; some bytes are read or written at a place
 //! ([`read_exact_at`], [`write_all_at`]); a disk is asked for its room ([`free_bytes`]); a file of
 //! a cache is opened only where it is a plain file ([`open_plain`]); and an open file is compared with what its name means now
@@ -41,6 +41,14 @@ pub fn new_beside(folder: &Path, prefix: &str, suffix: &str) -> io::Result<Named
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder.tempfile_in(folder)
+}
+
+/// A new file in `folder` that has no name, or none for long: it is gone when it is closed, however the program ends.
+///
+/// # Errors
+/// Where the system allows no file there.
+pub fn unnamed_in(folder: &Path) -> io::Result<File> {
+    tempfile::tempfile_in(folder)
 }
 
 /// Opens a file that a program of ours made, as `options` say. Folders of a cache may be shared, and somebody may have put another thing

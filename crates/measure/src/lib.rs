@@ -1,7 +1,8 @@
-//! Measurements as data: benchmarks, and synthetic models to run them on.
+//! Measurements as data: benchmarks, the quality of models, and synthetic models to run benchmarks on.
 //!
 //! * [`bench`] runs a loaded model through tests of prefill and decode in llama-bench's meaning, and sets the rates beside
 //!   the ceiling that the memory's bandwidth puts over decode;
+//! * [`quality`] is perplexity and the divergence from a reference, from rows of logits to a table and a chart;
 //! * [`synth`] writes a GGUF file of random weights with the true shapes of a public model, so that a model can be timed
 //!   without a download;
 //! * [`machine`] reads what else the machine is doing.
@@ -14,4 +15,5 @@
 
 pub mod bench;
 pub mod machine;
+pub mod quality;
 pub mod synth;

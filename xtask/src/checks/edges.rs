@@ -45,6 +45,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("indicatif", &["cli"]),
     ("memmap2", &["model"]),
     ("minijinja", &["model"]),
+    ("plotters", &["measure"]),
     ("rustyline", &["cli"]),
     ("ureq", &["hub"]),
     ("zip", &["hub"]),

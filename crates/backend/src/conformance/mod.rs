@@ -12,10 +12,11 @@ mod tensors;
 use std::ops::Range;
 
 use duan_model::Model;
-use duan_model::graph::{Node, Op, OpKind, ValueId};
+use duan_model::graph::{LinearPart, Node, Op, OpKind, ValueId};
 use half::f16;
 
 use crate::contract::{Backend, CompileJob, Compiled, KvFormat, Limits};
+use crate::inputs::MatrixInputs;
 use crate::packs::Packing;
 use crate::pass::{PAGE_TOKENS, Pass, Span};
 use crate::reference::{Precision, Reference};
@@ -139,6 +140,7 @@ fn run_to(extent: &Extent, backend: &dyn Backend) {
         }
         op_by_op(extent, backend, &tiny, KvFormat::F32);
         kv_round_trip(backend, &tiny);
+        inputs_are_summed_up(extent, backend, &tiny);
         extremes(backend, &tiny);
     }
     attention_lengths(extent, backend);
@@ -269,6 +271,69 @@ fn same_bits(extent: &Extent, backend: &dyn Backend, tiny: &TinyModel) {
     submit(&mut *compiled, model, &Pass { tokens: &tokens, spans: &spans }, 0..model.graph.nodes.len());
     let found = &compiled.value(model.graph.logits, 3 * vocab_size)[2 * vocab_size..];
     assert!(found == &whole[last * vocab_size..], "{}: company gives other bits", tiny.name);
+}
+
+/// What a device says its matrices were multiplied with is what stood in its values before each op, and changes no result.
+fn inputs_are_summed_up(extent: &Extent, backend: &dyn Backend, tiny: &TinyModel) {
+    let (model, name) = (&tiny.model, &tiny.name);
+    let tokens: Vec<u32> = (0..extent.tokens).map(|index| token(index, model.config.vocab_size)).collect();
+    let spans = [Span { sequence: 0, start: 0, count: tokens.len(), wanted: 2, pages: &[3] }];
+    let pass = Pass { tokens: &tokens, spans: &spans };
+    // Op by op, and summed up here.
+    let mut plain = compile(backend, model, KvFormat::F16);
+    let mut expected = Vec::new();
+    for (index, node) in model.graph.nodes.iter().enumerate() {
+        let numbers = |value: ValueId| plain.value(value, length(model, value, &pass));
+        let summed = match &node.op {
+            Op::Linear { input, parts } => {
+                let columns = model.weights.matrix(parts[0].matrix).columns();
+                Some((parts, 1, numbers(*input).chunks_exact(columns).map(|row| (0, row)).collect::<Vec<_>>()))
+            }
+            Op::ExpertLinear { input, input_per_choice, chosen, experts, used, parts } => {
+                let columns = model.weights.matrix(parts[0].matrix).columns();
+                let chosen = numbers(*chosen).chunks_exact(2 * used).flat_map(|row| &row[..*used]);
+                let rows: Vec<&[f32]> = numbers(*input).chunks_exact(columns).collect();
+                let row_of = |choice: usize| rows[if *input_per_choice { choice } else { choice / used }];
+                let rows = chosen.enumerate().map(|(choice, expert)| (*expert as usize, row_of(choice)));
+                Some((parts, *experts, rows.collect()))
+            }
+            _ => None,
+        };
+        if let Some((parts, experts, rows)) = summed {
+            for (place, part) in parts.iter().enumerate() {
+                let name = |part: &LinearPart| model.weights.matrix(part.matrix).name();
+                if parts[..place].iter().any(|before| name(before) == name(part)) {
+                    continue;
+                }
+                let columns = model.weights.matrix(part.matrix).columns();
+                let (mut squares, mut counts) = (vec![0.0; experts * columns], vec![0; experts]);
+                for (expert, row) in &rows {
+                    counts[*expert] += 1;
+                    for (column, x) in row.iter().enumerate() {
+                        squares[expert * columns + column] += f64::from(*x).powi(2);
+                    }
+                }
+                expected.push(MatrixInputs { matrix: part.matrix, squares, counts });
+            }
+        }
+        submit(&mut *plain, model, &pass, index..index + 1);
+    }
+    let logits = 2 * model.config.vocab_size;
+    let all = 0..model.graph.nodes.len();
+    let mut observing = compile(backend, model, KvFormat::F16);
+    for _ in 0..2 {
+        // The second time anew.
+        observing.observe_inputs(true).unwrap_or_else(|error| panic!("{name}: {error}"));
+        submit(&mut *observing, model, &pass, all.clone());
+        assert!(
+            observing.value(model.graph.logits, logits) == plain.value(model.graph.logits, logits),
+            "{name}: other bits"
+        );
+        assert!(observing.observed_inputs() == expected, "{name}: other sums of inputs");
+    }
+    observing.observe_inputs(false).unwrap_or_else(|error| panic!("{name}: {error}"));
+    submit(&mut *observing, model, &pass, all);
+    assert!(observing.observed_inputs().is_empty(), "{name}: still observed");
 }
 
 /// What `write_kv` wrote, `read_kv` reads, on its own page only; `copy_page` copies that and no more.

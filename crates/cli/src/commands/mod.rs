@@ -5,7 +5,9 @@ mod chat;
 mod complete;
 mod convert;
 mod devices;
+mod eval;
 mod fetch;
+mod importance;
 mod inspect;
 mod list;
 mod plan;
@@ -34,6 +36,8 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Bench(bench::Args),
     Convert(convert::Args),
+    Eval(eval::Args),
+    Importance(importance::Args),
     Synth(synth::Args),
     Quantize(quantize::Args),
 }
@@ -55,6 +59,8 @@ pub(crate) fn run(command: Command, common: &Common) -> anyhow::Result<ExitCode>
         Command::Plan(args) => plan::run(args, common),
         Command::Bench(args) => bench::run(args, common),
         Command::Convert(args) => convert::run(args, common),
+        Command::Eval(args) => eval::run(args, common),
+        Command::Importance(args) => importance::run(args, common),
         Command::Synth(args) => synth::run(args, common),
         Command::Quantize(args) => quantize::run(args, common),
     }

@@ -34,6 +34,13 @@ impl WorkBar {
         }
     }
 
+    /// What is being done, at the same place of the bar.
+    pub(crate) fn say(&self, message: impl FnOnce() -> String) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(message());
+        }
+    }
+
     /// Says something while the bar is off the screen.
     pub(crate) fn talk(&self, say: impl FnOnce()) {
         match &self.bar {

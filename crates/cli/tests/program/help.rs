@@ -7,7 +7,7 @@ fn every_command_explains_itself() {
     let home = Home::new();
     let commands = [
         "chat", "complete", "tokenize", "fetch", "list", "remove", "inspect", "devices", "plan", "bench", "convert",
-        "synth", "quantize",
+        "quantize", "importance", "eval", "synth",
     ];
     for command in commands {
         let ran = home.run(&[command, "--help"]);

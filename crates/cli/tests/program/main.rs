@@ -8,6 +8,7 @@ mod bench;
 mod cache;
 mod common;
 mod devices;
+mod eval;
 mod help;
 mod inspect;
 mod inspect_odd;

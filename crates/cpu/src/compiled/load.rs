@@ -84,6 +84,7 @@ impl CpuModel {
             threads,
             limits,
             pool,
+            observed: None,
         })
     }
 }

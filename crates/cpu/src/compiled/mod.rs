@@ -15,9 +15,9 @@ mod weights;
 use std::ops::Range;
 use std::sync::Arc;
 
-use duan_backend::{Compiled, Limits, MemoryUse, PAGE_TOKENS, PageId, Pass, Result};
+use duan_backend::{Compiled, InputSums, Limits, MatrixInputs, MemoryUse, PAGE_TOKENS, PageId, Pass, Result};
 use duan_model::Model;
-use duan_model::graph::{Op, ValueId};
+use duan_model::graph::{Graph, Op, ValueId};
 use half::f16;
 
 use self::fusion::{Input, Runs};
@@ -85,6 +85,8 @@ pub(crate) struct CpuModel {
     assignment: Assignment,
     rotations: Vec<Rotations>,
     scratch: Vec<Scratch>,
+    /// What matrices were multiplied with, while that is observed.
+    observed: Option<InputSums>,
 }
 
 impl Compiled for CpuModel {
@@ -94,6 +96,9 @@ impl Compiled for CpuModel {
         let graph = self.model.graph.clone();
         if graph.nodes[ops.clone()].iter().any(|node| matches!(node.op, Op::Rope { .. })) {
             self.rotations.iter_mut().for_each(|rotations| rotations.prepare(pass));
+        }
+        if self.observed.is_some() {
+            return self.submit_observed(&graph, pass, ops);
         }
         let (runs, mut node) = (self.runs.clone(), ops.start);
         while node < ops.end {
@@ -116,6 +121,15 @@ impl Compiled for CpuModel {
 
     fn settle(&mut self) {
         self.weights.settle();
+    }
+
+    fn observe_inputs(&mut self, on: bool) -> Result<()> {
+        self.observed = on.then(|| InputSums::new(&self.model.graph));
+        Ok(())
+    }
+
+    fn observed_inputs(&self) -> Vec<MatrixInputs> {
+        self.observed.as_ref().map(|sums| sums.of_matrices(&self.model)).unwrap_or_default()
     }
 
     fn value(&self, value: ValueId, length: usize) -> &[f32] {
@@ -193,6 +207,21 @@ impl CpuModel {
             Op::Scale { value, factor } => self.scale(self.rows_of(value, pass), value, factor),
             Op::Softcap { value, cap } => self.softcap(self.rows_of(value, pass), value, cap),
         }
+    }
+
+    /// Op by op, because what runs together leaves no floats for the matrices within.
+    fn submit_observed(&mut self, graph: &Graph, pass: &Pass<'_>, ops: Range<usize>) -> Result<()> {
+        for node in ops {
+            let op = &graph.nodes[node].op;
+            if let Op::Linear { input, .. } | Op::ExpertLinear { input, .. } = *op
+                && let Some(mut sums) = self.observed.take()
+            {
+                sums.note(&self.model, node, self.rows_of(input, pass), |value| &self.values[value.0 as usize]);
+                self.observed = Some(sums);
+            }
+            self.run(op, pass);
+        }
+        Ok(())
     }
 
     /// How often the workers waited for each other so far.

@@ -1,6 +1,8 @@
 //! The facade on tiny random models: what a face sees.
 
 mod conversations;
+mod eval;
+mod importance;
 mod loading;
 mod logits;
 mod packing;

@@ -10,7 +10,7 @@
 
 mod cost;
 mod row;
-mod statistics;
+pub mod statistics;
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};

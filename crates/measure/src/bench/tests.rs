@@ -18,7 +18,7 @@ fn executor(model: &Model, context: usize) -> Executor {
     let reference = Reference::new(Precision::Coded);
     let offer = Offer { device: reference.name().to_owned(), refusals: reference.refusals(model), last_resort: false };
     let plan = make_plan(&model.graph, &[offer], true).unwrap();
-    let sizes = Sizes { context: Some(context), max_rows: 16, kv_format: KvFormat::F16 };
+    let sizes = Sizes { context: Some(context), max_rows: 16, kv_format: KvFormat::F16, ..Sizes::default() };
     Executor::load(model, &[&reference], &plan, &sizes).unwrap()
 }
 
