@@ -125,7 +125,16 @@ fn every_refusal_says_what_to_do() {
     let f32s = duan_quant::format_by_name("F32").unwrap();
     let q4 = duan_quant::format_by_name("Q4_K").unwrap();
     let matrix = |format, columns| {
-        duan_model::weights::Matrix::new("m.gguf", "t", format, 1, columns, vec![0; 12].into()).unwrap_err().to_string()
+        duan_model::weights::Matrix::new(
+            "m.gguf",
+            "t",
+            format,
+            1,
+            columns,
+            duan_model::bytes::SharedBytes::from(vec![0; 12]),
+        )
+        .unwrap_err()
+        .to_string()
     };
     assert!(
         matrix(q4, 100)
@@ -142,7 +151,7 @@ fn counts_may_be_given_once_for_each_layer() {
         ("llama.attention.head_count_kv", Some(Value::Array(Array::I32(vec![1])))),
         ("llama.feed_forward_length", Some(Value::Array(Array::U64(vec![20])))),
     ]);
-    let config = read_config(&uniform).unwrap();
+    let config = read_config(&(&uniform).into()).unwrap();
     let layer = &config.layers[0];
     let attention = layer.attention().unwrap();
     assert_eq!((attention.heads, attention.kv_heads, layer.mlp.intermediate_size()), (4, 1, 20));
@@ -169,7 +178,7 @@ fn long_contexts_and_absent_windows_are_read() {
         ("llama.attention.sliding_window", Some(Value::U32(0))),
         ("llama.expert_count", Some(Value::U32(0))),
     ]);
-    let config = read_config(&file).unwrap();
+    let config = read_config(&(&file).into()).unwrap();
     assert_eq!((config.context_length, config.layers[0].attention().unwrap().window), (4_194_304, None));
 }
 

@@ -53,7 +53,7 @@ fn every_break_of_the_format_has_its_own_message() {
         (file("{\"t\":3}", 0), "the header: expected an entry for each tensor"),
         (file(twice, 2), "tensor `t`: expected each tensor once, found a duplicate name"),
         (file(&tensor("[8,4]", "[1]"), 8), "offsets 8 to 4"),
-        (file(&tensor("[0,8]", "[2]"), 7), "tensor `t` at byte 65 needs 8 bytes, and 7 are left"),
+        (file(&tensor("[0,8]", "[2]"), 7), "tensor `t` at byte 62 needs 8 bytes, and 7 are left"),
         (file(&tensor("[0,18446744073709551615]", "[2]"), 7), "needs 18446744073709551615 bytes"),
         (file(&tensor("[0,8]", "[3]"), 8), "expected 12 bytes for shape [3] of F32, found 8 bytes"),
         (file(&tensor("[0,8]", "[4398046511105,4194304]"), 8), "more than fit 64 bits"),
