@@ -284,14 +284,20 @@ fn inputs_are_summed_up(extent: &Extent, backend: &dyn Backend, tiny: &TinyModel
     let mut expected = Vec::new();
     for (index, node) in model.graph.nodes.iter().enumerate() {
         let numbers = |value: ValueId| plain.value(value, length(model, value, &pass));
+        // A register may be wider than what an op reads of it, whose rows stand close together at its beginning.
+        let rows_of = |value: ValueId| length(model, value, &pass) / model.graph.values[value.0 as usize].width;
         let summed = match &node.op {
             Op::Linear { input, parts } => {
                 let columns = model.weights.matrix(parts[0].matrix).columns();
-                Some((parts, 1, numbers(*input).chunks_exact(columns).map(|row| (0, row)).collect::<Vec<_>>()))
+                Some((
+                    parts,
+                    1,
+                    numbers(*input).chunks_exact(columns).take(rows_of(*input)).map(|row| (0, row)).collect::<Vec<_>>(),
+                ))
             }
             Op::ExpertLinear { input, input_per_choice, chosen, experts, used, parts } => {
                 let columns = model.weights.matrix(parts[0].matrix).columns();
-                let chosen = numbers(*chosen).chunks_exact(2 * used).flat_map(|row| &row[..*used]);
+                let chosen = numbers(*chosen).chunks_exact(2 * used).take(pass.rows()).flat_map(|row| &row[..*used]);
                 let rows: Vec<&[f32]> = numbers(*input).chunks_exact(columns).collect();
                 let row_of = |choice: usize| rows[if *input_per_choice { choice } else { choice / used }];
                 let rows = chosen.enumerate().map(|(choice, expert)| (*expert as usize, row_of(choice)));
