@@ -14,7 +14,8 @@ fuzz_target!(|bytes: &[u8]| {
     for tensor in file.tensors() {
         let data = file.data(tensor).expect("an accepted tensor has its bytes");
         assert_eq!(data.len() as u64, tensor.bytes);
-        let bits = tensor.shape.iter().map(|&axis| u128::from(axis)).product::<u128>() * u128::from(tensor.dtype.bits());
+        let bits =
+            tensor.shape.iter().map(|&axis| u128::from(axis)).product::<u128>() * u128::from(tensor.dtype.bits());
         assert_eq!(bits, u128::from(tensor.bytes) * 8);
         if tensor.bytes > 0 {
             ranges.push((tensor.offset, tensor.offset + tensor.bytes));

@@ -104,7 +104,7 @@ pub fn write(
             .map_err(io::Error::other)
     });
     if let Some(error) = pipeline.take_error() {
-        return Err(error.into());
+        return Err(error);
     }
     let written = written.map_err(|error| match error.downcast::<duan_files::WriteError>() {
         Ok(error) => Error::Write(error),
@@ -176,7 +176,7 @@ struct State {
     done: BTreeMap<usize, Vec<u8>>,
     /// Buffers to be used again.
     free: Vec<Vec<u8>>,
-    error: Option<duan_model::Error>,
+    error: Option<Error>,
     is_stopped: bool,
 }
 
@@ -234,7 +234,7 @@ impl<'j> Pipeline<'j> {
         }
     }
 
-    fn make(&self, index: usize, buffer: &mut Vec<u8>) -> duan_model::Result<()> {
+    fn make(&self, index: usize, buffer: &mut Vec<u8>) -> Result<()> {
         // The last job that begins at or before the piece: those without pieces begin where the next one does.
         let job = &self.jobs[self.jobs.partition_point(|job| job.first_piece <= index) - 1];
         let first = (index - job.first_piece) * job.piece_rows;
@@ -277,7 +277,7 @@ impl<'j> Pipeline<'j> {
         Ok(())
     }
 
-    fn take_error(&self) -> Option<duan_model::Error> {
+    fn take_error(&self) -> Option<Error> {
         self.lock().error.take()
     }
 }

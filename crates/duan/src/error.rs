@@ -23,16 +23,6 @@ pub enum Error {
     /// Models that cannot be evaluated.
     #[error(transparent)]
     Eval(#[from] crate::eval::EvalError),
-    /// A file cannot be written.
-    #[error(
-        "{file}: cannot write it: {source}; check the folder, its permissions and the room on the disk, or choose another name"
-    )]
-    Write {
-        /// The file.
-        file: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
     /// A model computes nonsense.
     #[error(
         "{file}: what `{tensor}` is multiplied with is not finite; the file may be damaged: fetch or make it again"
@@ -72,7 +62,10 @@ pub enum Error {
     },
     /// A file could not be written.
     #[error(transparent)]
-    Write(duan_files::WriteError),
+    Write(#[from] duan_files::WriteError),
+    /// A model, or importance, that cannot be quantized or written.
+    #[error(transparent)]
+    Quantize(Box<duan_quantize::Error>),
     /// A model was to be written over itself.
     #[error("{file} is the model that is read, and was not changed; name another file")]
     SameFile {
@@ -122,5 +115,11 @@ pub enum Error {
 impl From<duan_model::Error> for Error {
     fn from(error: duan_model::Error) -> Self {
         Self::Model(Box::new(error))
+    }
+}
+
+impl From<duan_quantize::Error> for Error {
+    fn from(error: duan_quantize::Error) -> Self {
+        Self::Quantize(Box::new(error))
     }
 }

@@ -5,7 +5,6 @@
 //! texts in place of the first where the model has one; every position counts.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write as _};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -13,8 +12,7 @@ use std::sync::atomic::Ordering;
 use duan_backend::MatrixInputs;
 use duan_engine::{Event, Plan};
 use duan_model::Model;
-use duan_model::gguf::StringArray;
-use duan_model::gguf::write::GgufWriter;
+use duan_quantize::importance::{ImportanceData, ImportanceEntry};
 
 use crate::devices::Devices;
 use crate::error::{Error, Result};
@@ -22,8 +20,6 @@ use crate::eval::EvalText;
 use crate::eval::subject::{Opening, Running};
 use crate::eval::text::Windows;
 use crate::options::EngineOptions;
-
-const F32_ID: u32 = 0;
 
 /// What is to be read, and how.
 #[derive(Debug, Clone)]
@@ -100,30 +96,18 @@ impl Gathered {
     /// # Errors
     /// When there is a file already, or it cannot be written.
     pub fn write(&self, path: &Path, force: bool) -> Result<()> {
-        let bytes = self.to_bytes(&path.to_string_lossy())?;
-        let failed = |source: io::Error| Error::Write { file: path.to_string_lossy().into_owned(), source };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = duan_files::new_beside(folder, ".duan-", ".part").map_err(failed)?;
-        file.write_all(&bytes).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
-        let named = if force { file.persist(path) } else { file.persist_noclobber(path) };
-        named.map(|_| ()).map_err(|error| failed(error.error))
-    }
-
-    /// For each matrix NAME the tensors NAME.in_sum2 [columns, experts] and NAME.counts [1, experts].
-    fn to_bytes(&self, label: &str) -> Result<Vec<u8>> {
         let whole = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        let mut writer = GgufWriter::new(label);
-        writer.key("general.type", "imatrix")?;
-        writer.key("imatrix.datasets", self.texts.iter().collect::<StringArray>())?;
-        writer.key("imatrix.chunk_count", whole(self.windows))?.key("imatrix.chunk_size", whole(self.context))?;
-        for (name, MatrixUse { sums, counts }) in &self.matrices {
-            let dims = [(sums.len() / counts.len()) as u64, counts.len() as u64];
-            let sums: Vec<u8> = sums.iter().flat_map(|&sum| (sum as f32).to_le_bytes()).collect();
-            let counts: Vec<u8> = counts.iter().flat_map(|&count| (count as f32).to_le_bytes()).collect();
-            writer.tensor(&format!("{name}.in_sum2"), &dims, F32_ID, sums)?;
-            writer.tensor(&format!("{name}.counts"), &[1, dims[1]], F32_ID, counts)?;
-        }
-        Ok(writer.to_bytes())
+        let entries = self.matrices.iter().map(|(name, MatrixUse { sums, counts })| {
+            let sums = sums.iter().map(|&sum| sum as f32).collect();
+            (name.clone(), ImportanceEntry { sums, counts: counts.clone() })
+        });
+        let data = ImportanceData {
+            datasets: self.texts.clone(),
+            chunk_count: whole(self.windows),
+            chunk_size: whole(self.context),
+            entries: entries.collect(),
+        };
+        Ok(data.write(path, force)?)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use duan_model::gguf::write::type_id;
 use duan_model::gguf::{Metadata, TensorInfo};
 use duan_model::quoted;
 use duan_quant::{Format, TypeStatus, format_by_gguf_id};
@@ -174,7 +175,7 @@ impl PlannedTensor {
     /// The GGUF type that it will have.
     pub(crate) fn type_id(&self) -> u32 {
         match self.target {
-            Target::Coded(format) => format.gguf_id,
+            Target::Coded(format) => format.gguf_id.expect("formats that GGUF does not know were refused"),
             Target::Copy => self.source.type_id,
         }
     }
@@ -194,14 +195,17 @@ impl PlannedTensor {
 /// What becomes of `info`, for which `wanted` was chosen.
 fn planned(label: &str, info: &TensorInfo, wanted: Option<&'static Format>, reason: Reason) -> Result<PlannedTensor> {
     // Also where another format would take its place: nobody asked for that one.
-    if let Some(wanted) = wanted.filter(|wanted| !wanted.is_writable() && wanted.gguf_id != info.type_id) {
-        return Err(Error::unwritable(wanted.name));
+    if let Some(wanted) = wanted {
+        let id = type_id(label, &info.name, wanted)?;
+        if !wanted.is_writable() && id != info.type_id {
+            return Err(Error::unwritable(wanted.name));
+        }
     }
     let columns = info.dims.first().copied().unwrap_or(1);
     let format = wanted.map(|wanted| fallback(wanted, columns));
     let fallback_from = wanted.filter(|wanted| Some(*wanted) != format);
     let target = match format {
-        Some(format) if format.gguf_id != info.type_id => Target::Coded(format),
+        Some(format) if format.gguf_id != Some(info.type_id) => Target::Coded(format),
         _ => Target::Copy,
     };
     let mut planned = PlannedTensor { source: info.clone(), target, reason, fallback_from, bytes: 0 };

@@ -8,6 +8,8 @@ use duan_model::checkpoint::Checkpoint;
 use duan_model::gguf::{GgufFile, Metadata, TensorInfo};
 use duan_model::weights::TensorData;
 
+use crate::error::{Error, Result};
+
 /// A model to be quantized: metadata and tensors as GGUF names them, and their weights piece by piece.
 pub trait Source: Sync {
     /// What messages call it.
@@ -24,13 +26,13 @@ pub trait Source: Sync {
     ///
     /// # Errors
     /// Where the size of the type is not known, or the weights cannot be read any more.
-    fn read(&self, tensor: usize, first: u64, weights: u64) -> duan_model::Result<SharedBytes>;
+    fn read(&self, tensor: usize, first: u64, weights: u64) -> Result<SharedBytes>;
 
     /// Whether the file at `path` is one that this is read from: it must not be replaced.
     ///
     /// # Errors
     /// Where that cannot be found out.
-    fn is_at(&self, path: &Path) -> duan_model::Result<bool>;
+    fn is_at(&self, path: &Path) -> Result<bool>;
 }
 
 impl Source for GgufFile {
@@ -46,13 +48,13 @@ impl Source for GgufFile {
         GgufFile::tensors(self)
     }
 
-    fn read(&self, tensor: usize, first: u64, weights: u64) -> duan_model::Result<SharedBytes> {
+    fn read(&self, tensor: usize, first: u64, weights: u64) -> Result<SharedBytes> {
         let info = &GgufFile::tensors(self)[tensor];
         // Asks for the file's length too: pages beyond its end must not be touched.
         part_of(&self.tensor_data(info)?, GgufFile::label(self), info, first, weights)
     }
 
-    fn is_at(&self, path: &Path) -> duan_model::Result<bool> {
+    fn is_at(&self, path: &Path) -> Result<bool> {
         Ok(is_one_of(self.disk_files()?, path))
     }
 }
@@ -70,7 +72,7 @@ impl Source for Checkpoint {
         Checkpoint::tensors(self)
     }
 
-    fn read(&self, tensor: usize, first: u64, weights: u64) -> duan_model::Result<SharedBytes> {
+    fn read(&self, tensor: usize, first: u64, weights: u64) -> Result<SharedBytes> {
         let label = Checkpoint::label(self);
         let info = &Checkpoint::tensors(self)[tensor];
         let data = match self.data(info)? {
@@ -91,7 +93,7 @@ impl Source for Checkpoint {
         SharedBytes::from(bytes).slice(start..end).ok_or_else(outside)
     }
 
-    fn is_at(&self, path: &Path) -> duan_model::Result<bool> {
+    fn is_at(&self, path: &Path) -> Result<bool> {
         // Of a folder more files are read than those with weights.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let is_inside = Checkpoint::path(self).is_dir()
@@ -102,21 +104,15 @@ impl Source for Checkpoint {
 }
 
 /// The bytes of `weights` weights of a tensor whose bytes are `all`, from weight `first` on.
-fn part_of(
-    all: &SharedBytes,
-    label: &str,
-    info: &TensorInfo,
-    first: u64,
-    weights: u64,
-) -> duan_model::Result<SharedBytes> {
+fn part_of(all: &SharedBytes, label: &str, info: &TensorInfo, first: u64, weights: u64) -> Result<SharedBytes> {
     let end = first.checked_add(weights).and_then(|end| bytes_of(info, end));
     let part = bytes_of(info, first).zip(end).and_then(|(start, end)| all.slice(start..end));
     part.ok_or_else(|| out_of_range(label, info, first, weights))
 }
 
-fn out_of_range(label: &str, info: &TensorInfo, first: u64, weights: u64) -> duan_model::Error {
+fn out_of_range(label: &str, info: &TensorInfo, first: u64, weights: u64) -> Error {
     let expected = format!("{weights} weights from weight {first} on");
-    duan_model::Error::tensor(label, &info.name, expected, format!("{} in all", info.elements()))
+    duan_model::Error::tensor(label, &info.name, expected, format!("{} in all", info.elements())).into()
 }
 
 /// Whether what is at `path` is one of these files.

@@ -30,7 +30,7 @@ pub(crate) fn random(name: &str, dims: &[u64], format: &str) -> Made {
     let values = values(count as usize, count + name.len() as u64);
     let mut bytes = vec![0; format.row_bytes(values.len()).unwrap()];
     format.encode(&values, &mut bytes).unwrap();
-    (name.to_owned(), dims.to_vec(), format.gguf_id, bytes)
+    (name.to_owned(), dims.to_vec(), format.gguf_id.unwrap(), bytes)
 }
 
 /// The file as bytes.

@@ -6,8 +6,21 @@ use crate::common::Home;
 fn every_command_explains_itself() {
     let home = Home::new();
     let commands = [
-        "chat", "complete", "tokenize", "fetch", "list", "remove", "inspect", "devices", "plan", "bench", "convert",
-        "quantize", "importance", "eval", "synth",
+        "chat",
+        "complete",
+        "tokenize",
+        "fetch",
+        "list",
+        "remove",
+        "inspect",
+        "devices",
+        "plan",
+        "bench",
+        "convert",
+        "quantize",
+        "importance",
+        "eval",
+        "synth",
     ];
     for command in commands {
         let ran = home.run(&[command, "--help"]);

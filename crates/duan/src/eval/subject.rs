@@ -7,7 +7,8 @@ use duan_engine::{Event, Executor, Plan, Session};
 use duan_measure::bench::{self, Job, Test, statistics};
 use duan_measure::quality::About;
 use duan_model::Model;
-use duan_model::gguf::{FileLength, GgufFile};
+use duan_model::checkpoint::Checkpoint;
+use duan_model::gguf::FileLength;
 use duan_model::tokenizer::Tokenizer;
 
 use super::error::EvalError;
@@ -27,12 +28,12 @@ pub(crate) struct Opening {
     pub(crate) tokenizer: Tokenizer,
     pub(crate) plan: Plan,
     pub(crate) warnings: Vec<String>,
-    file: GgufFile,
+    file: Checkpoint,
 }
 
 impl Opening {
     pub(crate) fn open(path: &Path, options: &EngineOptions, devices: &Devices) -> Result<Self> {
-        let Opened { file, model, tokenizer, warnings, .. } = Opened::open(path)?;
+        let Opened { file, model, tokenizer, warnings, .. } = Opened::open(path, options)?;
         // A context beyond the model's is told before anything is loaded.
         options.sizes().limits_for(&model.config)?;
         let plan = devices.plan(&model, options.allow_fallback)?;

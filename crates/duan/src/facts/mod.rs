@@ -20,7 +20,6 @@ pub(crate) use about::file_type;
 
 use duan_model::checkpoint::Checkpoint;
 use duan_model::gguf::{GgufFile, Metadata};
-use duan_model::tokenizer::Tokenizer;
 use duan_model::{Model, families};
 use serde::Serialize;
 

@@ -42,7 +42,7 @@ impl Place {
 
     fn packs(&self, max_bytes: u64) -> ModelPacks {
         let options = PackOptions { max_bytes, ..PackOptions::new(self.folder.path()) };
-        ModelPacks::of(&GgufFile::open(&self.model()).unwrap(), &options).unwrap()
+        ModelPacks::of(&Checkpoint::open(&self.model()).unwrap(), &options).unwrap()
     }
 
     fn parts(&self) -> usize {
@@ -61,7 +61,7 @@ fn keep(packs: &ModelPacks, key: &str) {
 #[test]
 fn a_file_that_was_replaced_while_it_was_open_does_not_get_the_new_ones_id() {
     let place = Place::new();
-    let old = GgufFile::open(&place.model()).unwrap();
+    let old = Checkpoint::open(&place.model()).unwrap();
     let new_id = place.put_model("another one");
     let options = PackOptions::new(place.folder.path());
     let packs = ModelPacks::of(&old, &options).unwrap();

@@ -8,7 +8,7 @@ use crate::hugging_face::{Keys, PLAIN, Translation};
 
 pub(super) const FAMILY: Family = Family { name: "olmoe", read, folders: FOLDERS };
 
-const FOLDERS: &[Translation] = &[Translation { model_types: &["olmoe"], keys: keys, tensors: PLAIN, is_tied: false }];
+const FOLDERS: &[Translation] = &[Translation { model_types: &["olmoe"], keys, tensors: PLAIN, is_tied: false }];
 
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     file.uniform(RopeStyle::SplitHalves, file.attention(0)?, file.experts(ActivationFunction::Silu, false)?)

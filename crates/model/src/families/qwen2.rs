@@ -7,7 +7,7 @@ use crate::hugging_face::{Keys, PLAIN, Translation};
 
 pub(super) const FAMILY: Family = Family { name: "qwen2", read, folders: FOLDERS };
 
-const FOLDERS: &[Translation] = &[Translation { model_types: &["qwen2"], keys: keys, tensors: PLAIN, is_tied: false }];
+const FOLDERS: &[Translation] = &[Translation { model_types: &["qwen2"], keys, tensors: PLAIN, is_tied: false }];
 
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     file.uniform(RopeStyle::SplitHalves, file.attention(0)?, file.gated(ActivationFunction::Silu)?)

@@ -8,8 +8,7 @@ use crate::hugging_face::{Keys, PLAIN, Translation};
 
 pub(super) const FAMILY: Family = Family { name: "qwen3moe", read, folders: FOLDERS };
 
-const FOLDERS: &[Translation] =
-    &[Translation { model_types: &["qwen3_moe"], keys: keys, tensors: PLAIN, is_tied: false }];
+const FOLDERS: &[Translation] = &[Translation { model_types: &["qwen3_moe"], keys, tensors: PLAIN, is_tied: false }];
 
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     file.uniform(RopeStyle::SplitHalves, file.attention(0)?, file.experts(ActivationFunction::Silu, true)?)
