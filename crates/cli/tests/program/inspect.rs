@@ -87,7 +87,7 @@ fn json_has_stable_names() {
     let names = |json: &Json| json.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         names(&json),
-        "file bytes pieces version alignment name architecture is_family_supported about tensor_count weights \
+        "file bytes pieces container version alignment name architecture is_family_supported about tensor_count weights \
          active_weights bits_per_weight types config tokenizer template memory unused_tensors problems odd chat_template \
          chat_template_error need runs warnings metadata tensors"
     );

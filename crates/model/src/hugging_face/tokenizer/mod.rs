@@ -5,7 +5,7 @@
 //! says how text becomes tokens; where there is none, SentencePiece's `tokenizer.model` does. The other files name the tokens that
 //! begin and end texts, and bring the chat template.
 //!
-//! Three kinds come out, told from what the files do and never from a name:
+//! What kind comes out is told from what the files do, never from a name:
 //!
 //! | the file has | `tokenizer.ggml.model` |
 //! |---|---|
@@ -240,7 +240,7 @@ impl Reader<'_> {
         self.write(&tokens, method, &post_processor, |special| special, &strips_right)
     }
 
-    /// The tokens of `model`, with the added ones; `spell` is how the vocabulary writes a token.
+    /// The tokens that a byte-pair model lists, with the added ones; `unknown` is the one that stands for what has none.
     fn tokens(
         &mut self,
         listed: Vec<(String, u64)>,
