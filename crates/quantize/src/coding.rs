@@ -130,10 +130,14 @@ impl Coder<'_> {
             let coded = &mut out[start..start + weights / to.block_weights * to.block_bytes];
             to.encode_best(values, importance, coded).map_err(|error| self.unencodable(piece, done as u64, &error))?;
             self.decode(piece, to, coded, decoded)?;
-            if let Some(at) = decoded.iter().position(|value| !value.is_finite()) {
+            let lost = loss_of(values, decoded, importance);
+            // Looked for only where there is one: it makes the sum infinite or NaN.
+            if !lost.error.is_finite()
+                && let Some(at) = decoded.iter().position(|value| !value.is_finite())
+            {
                 return Err(self.not_finite(piece, (done + at) as u64, decoded[at]));
             }
-            loss.add(&loss_of(values, decoded, importance));
+            loss.add(&lost);
             done += weights;
         }
         Ok(Coded { bytes: out.into(), loss })
@@ -188,27 +192,56 @@ fn part<'b>(bytes: &'b [u8], format: &Format, done: usize, weights: usize) -> &'
 }
 
 /// Sums that are added side by side, so that the compiler may use vectors.
-const LANES: usize = 8;
+const LANES: usize = 16;
+/// Weights whose squares are summed in f32; sums of more are kept in f64.
+const RUN: usize = 256;
 
 /// What was lost of `values` `[n]` that came back as `decoded` `[n]`, with the importance `[n]` of each. Sums run in a fixed order.
 fn loss_of(values: &[f32], decoded: &[f32], importance: Option<&[f32]>) -> Loss {
-    let plain = [1.0f32; LANES];
-    let mut sums = [[0.0f64; LANES]; 4];
-    let chunks = values.chunks(LANES).zip(decoded.chunks(LANES));
-    for (at, (values, decoded)) in chunks.enumerate() {
-        let start = at * LANES;
-        let weights = importance.map_or(&plain[..values.len()], |all| &all[start..start + values.len()]);
-        for (lane, ((&value, &decoded), &weight)) in values.iter().zip(decoded).zip(weights).enumerate() {
-            let (value, weight) = (f64::from(value), f64::from(weight));
-            let error = value - f64::from(decoded);
-            sums[0][lane] += error * error;
-            sums[1][lane] += value * value;
-            sums[2][lane] += weight * (error * error);
-            sums[3][lane] += weight * (value * value);
+    const ALIKE: [f32; RUN] = [1.0; RUN];
+    let mut loss = Loss::default();
+    for (at, (values, decoded)) in values.chunks(RUN).zip(decoded.chunks(RUN)).enumerate() {
+        let [error, weight] = squares(values, decoded, &ALIKE[..values.len()]);
+        loss.error += error;
+        loss.weight += weight;
+        let [error, weight] = match importance {
+            Some(importance) => squares(values, decoded, &importance[at * RUN..][..values.len()]),
+            None => [error, weight],
+        };
+        loss.weighted_error += error;
+        loss.weighted_weight += weight;
+    }
+    loss
+}
+
+/// The sums of squares of errors and of values, each as often as `weights` says.
+fn squares(values: &[f32], decoded: &[f32], weights: &[f32]) -> [f64; 2] {
+    let ((values, values_rest), (decoded, decoded_rest)) = (values.as_chunks::<LANES>(), decoded.as_chunks::<LANES>());
+    let (weights, weights_rest) = weights.as_chunks::<LANES>();
+    let (mut errors, mut squares) = ([0.0f32; LANES], [0.0f32; LANES]);
+    for ((values, decoded), weights) in values.iter().zip(decoded).zip(weights) {
+        for lane in 0..LANES {
+            let error = values[lane] - decoded[lane];
+            errors[lane] += weights[lane] * (error * error);
+            squares[lane] += weights[lane] * (values[lane] * values[lane]);
         }
     }
-    let [error, weight, weighted_error, weighted_weight] = sums.map(|lanes| lanes.iter().sum());
-    Loss { error, weight, weighted_error, weighted_weight }
+    let mut sums = [errors, squares].map(|lanes| lanes.iter().map(|&sum| f64::from(sum)).sum::<f64>());
+    if sums.iter().any(|sum| !sum.is_finite()) {
+        // Squares beyond f32, of weights that are not.
+        sums = wide_squares(values.as_flattened(), decoded.as_flattened(), weights.as_flattened());
+    }
+    let rest = wide_squares(values_rest, decoded_rest, weights_rest);
+    [sums[0] + rest[0], sums[1] + rest[1]]
+}
+
+/// [`squares`] in f64.
+fn wide_squares(values: &[f32], decoded: &[f32], weights: &[f32]) -> [f64; 2] {
+    values.iter().zip(decoded).zip(weights).fold([0.0; 2], |sums, ((&value, &decoded), &weight)| {
+        let (value, weight) = (f64::from(value), f64::from(weight));
+        let error = value - f64::from(decoded);
+        [sums[0] + weight * error * error, sums[1] + weight * value * value]
+    })
 }
 
 #[cfg(test)]
@@ -226,6 +259,8 @@ mod tests {
             loss,
             Loss { error: 19.0 * 0.25, weight: squares, weighted_error: 19.0 * 0.5, weighted_weight: 2.0 * squares }
         );
+        let huge = loss_of(&[2e30; 300], &[1e30; 300], None);
+        assert!((huge.error / 300e60 - 1.0).abs() < 1e-6 && (huge.weight / 1200e60 - 1.0).abs() < 1e-6, "{huge:?}");
         let plain = loss_of(&values, &decoded, None);
         assert_eq!((plain.weighted_error, plain.weighted_weight), (plain.error, plain.weight));
     }

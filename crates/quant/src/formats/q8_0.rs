@@ -44,14 +44,16 @@ fn search(values: &[f32], importance: Option<&[f32]>, bytes: &mut [u8]) {
     });
 }
 
-fn find(tile: &mut Tile<32>, _weighted: bool) -> [f16; LANES] {
+fn find(tile: &mut Tile<32>, weighted: bool) -> [f16; LANES] {
     let (lowest, highest) = tile.range();
     let plain = std::array::from_fn(|lane| {
         let largest = highest[lane].max(-lowest[lane]);
         choose_scale(largest / 127.0, largest / 127.5)
     });
-    choose::<Even<-127, 127>, 32>(tile, &ENDS, &plain)
+    choose::<Even<-127, 127>, 32>(tile, if weighted { &WEIGHTED_ENDS } else { &ENDS }, &plain)
 }
 
 /// Where the extreme weight is put, in codes.
-const ENDS: [f32; 6] = [124.6, 125.2, 125.8, 126.3, 126.7, 127.4];
+const WEIGHTED_ENDS: [f32; 6] = [124.6, 125.2, 125.8, 126.3, 126.7, 127.4];
+/// Without importance fewer are enough, as the errors are small.
+const ENDS: [f32; 2] = [125.6, 126.6];
