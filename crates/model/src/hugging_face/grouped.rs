@@ -64,7 +64,7 @@ impl MakeRows for Grouped {
         let mut row = first;
         while !bytes.is_empty() {
             let at = row % rows;
-            let end = if self.paired == 0 { rows } else { (at / self.paired + 1) * self.paired };
+            let end = at.checked_div(self.paired).map_or(rows, |head| (head + 1) * self.paired);
             let count = (end - at).min(bytes.len() / row_bytes);
             let (now, rest) = bytes.split_at_mut(count * row_bytes);
             let part = &self.parts[row / rows];
