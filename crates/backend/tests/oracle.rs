@@ -4,6 +4,8 @@
 mod common;
 #[path = "common/folders.rs"]
 mod folders;
+#[path = "common/quantized.rs"]
+mod quantized;
 
 use duan_backend::{KvFormat, Precision, Reference};
 

@@ -7,7 +7,7 @@ mod common;
 use std::path::Path;
 
 use common::{Fixture, Prompt};
-use duan_backend::KvFormat;
+use duan_backend::{KvFormat, Precision, Reference};
 use duan_cpu::{Cpu, CpuOptions};
 use duan_model::Model;
 use duan_model::checkpoint::Checkpoint;
@@ -85,4 +85,27 @@ fn neither_cut_nor_threads_matter() {
             }
         }
     }
+}
+
+/// Codes, scales, zero points and orders of columns of folders that are quantized already come through the panels: the rest is what a
+/// code of an input that falls on the other side of a half makes.
+#[test]
+fn quantized_folders_are_what_they_are_to_the_reference() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("backend/tests/fixtures/quantized");
+    let cpu = Cpu::new(CpuOptions { threads_decode: Some(2), ..Default::default() }).unwrap();
+    let tokens: Vec<u32> = (0..24).map(|at| at * 7 % 64).collect();
+    let prompt = |logits| Prompt { tokens: tokens.clone(), context: 24, positions: (0..24).collect(), logits };
+    let mut count = 0;
+    for folder in std::fs::read_dir(root).unwrap() {
+        let folder = folder.unwrap().path();
+        count += 1;
+        let model = Model::from_checkpoint(&Checkpoint::open(&folder).unwrap()).unwrap();
+        let reference = Reference::new(Precision::Coded);
+        let expected = common::logits(&reference, &model, &prompt(Vec::new()), 24, 64, KvFormat::F32);
+        let prompt = prompt(expected);
+        let error = common::error(&prompt, &common::logits(&cpu, &model, &prompt, 24, 64, KvFormat::F32));
+        println!("{}: error {error:.1e}", folder.display());
+        assert!(error <= 1e-2, "{}: error {error:e}", folder.display());
+    }
+    assert_eq!(count, 12, "the folders are missing");
 }

@@ -11,13 +11,12 @@ use duan_measure::bench::{self, Job, Setup, positions};
 use duan_measure::machine;
 use duan_model::Model;
 use duan_model::checkpoint::Checkpoint;
-use duan_quant::gguf_type;
 
 pub use duan_measure::bench::{Bandwidth, Progress, Row, Test};
 
 use crate::devices::Devices;
 use crate::error::Result;
-use crate::facts::file_type;
+use crate::facts::{TypeFacts, file_type, types_of};
 use crate::options::EngineOptions;
 use crate::resident;
 
@@ -210,12 +209,9 @@ fn setup(
 fn model_type(file: &Checkpoint, model: &Model, parameters: u64) -> String {
     // Files that do not say it are called by the type of most of their bytes.
     let most_bytes = || {
-        let bytes_of = |type_id| {
-            let same = file.tensors().iter().filter(move |tensor| tensor.type_id == type_id);
-            same.filter_map(|tensor| tensor.bytes).fold(0, u64::saturating_add)
-        };
-        let largest = file.tensors().iter().map(|tensor| tensor.type_id).max_by_key(|&type_id| bytes_of(type_id));
-        largest.and_then(|type_id| gguf_type(type_id).name()).unwrap_or("?").to_owned()
+        let bytes = |row: &TypeFacts| row.bytes.unwrap_or(0);
+        let largest = types_of(file).into_iter().max_by_key(bytes);
+        largest.map_or_else(|| "?".to_owned(), |row| row.name)
     };
     let format = file_type(file.metadata()).unwrap_or_else(most_bytes);
     format!("{} {} {format}", model.config.family, size_label(parameters))

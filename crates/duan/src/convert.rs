@@ -24,7 +24,8 @@ const PIECES_PER_THREAD: usize = 3;
 /// How a model is written.
 #[derive(Debug, Clone, Copy)]
 pub struct ConvertOptions {
-    /// The format of its matrices, as [`Checkpoint::in_format`] has it; `None` leaves all as they are.
+    /// The format of its matrices, as [`Checkpoint::in_format`] has it; `None` leaves all as they are that GGUF
+    /// can hold, see [`Checkpoint::for_gguf`].
     pub format: Option<&'static Format>,
     /// Threads that make rows; `None` takes as many as the machine runs at once.
     pub threads: Option<usize>,
@@ -72,10 +73,7 @@ pub fn write(
     options: &ConvertOptions,
     on_progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Option<Converted>> {
-    let checkpoint = match options.format {
-        Some(format) => source.in_format(format)?,
-        None => source.clone(),
-    };
+    let checkpoint = source.for_gguf(options.format)?;
     if let Some(files) = source.disk_files()?
         && files.iter().any(|(_, file)| out.exists() && duan_files::is_at(file, out))
     {

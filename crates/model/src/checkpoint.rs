@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use duan_quant::{Format, format_by_gguf_id};
+use duan_quant::Format;
 
 use crate::error::{Error, Result};
 use crate::gguf::{self, FileLength, GgufFile, Metadata, TensorInfo, UnsupportedType};
@@ -150,13 +150,37 @@ impl Checkpoint {
             Origin::Gguf(file) => TensorData::Shared(file.tensor_data(own)?),
             Origin::Folder(folder) => folder.data(own)?,
         };
-        if own.type_id == tensor.type_id {
+        if (own.type_id, own.own_format) == (tensor.type_id, tensor.own_format) {
             return Ok(data);
         }
         let (from, to) = (self.format_of(own)?, self.format_of(tensor)?);
         let columns = tensor.dims.first().map_or(1, |&columns| columns as usize);
         let (file, tensor) = (self.label().to_owned(), tensor.name.clone());
-        Ok(TensorData::Made(Arc::new(Requantized { file, tensor, data, columns, from, to })))
+        let order = self.column_order(own);
+        let is_exact = self.exact_format(own) == Some(to);
+        Ok(TensorData::Made(Arc::new(Requantized { file, tensor, data, columns, from, to, order, is_exact })))
+    }
+
+    /// Which number of the input each weight of a row of `tensor` belongs to, where columns were sorted: see
+    /// [`crate::weights::Matrix::with_column_order`]. [`Checkpoint::data`] gives rows in that order; in every other format than the one
+    /// that the tensor has on the disk they are in the common one.
+    pub fn column_order(&self, tensor: &TensorInfo) -> Option<Arc<[u32]>> {
+        match &self.origin {
+            Origin::Folder(folder) if tensor.own_format.is_some() => folder.grouped(tensor)?.first().order().cloned(),
+            _ => None,
+        }
+    }
+
+    /// The format of GGUF that holds every weight of a tensor of a format of our own as it is, where there is one.
+    fn exact_format(&self, own: &TensorInfo) -> Option<&'static Format> {
+        match &self.origin {
+            Origin::Folder(folder) => {
+                let mut parts = folder.grouped(own)?.parts().iter().map(|part| part.exact_format());
+                let first = parts.next()??;
+                parts.all(|format| format == Some(first)).then_some(first)
+            }
+            _ => None,
+        }
     }
 
     /// The format of a tensor.
@@ -164,10 +188,16 @@ impl Checkpoint {
     /// # Errors
     /// When it is one that is not read here.
     pub fn format_of(&self, tensor: &TensorInfo) -> Result<&'static Format> {
-        format_by_gguf_id(tensor.type_id).ok_or_else(|| {
+        tensor.format().ok_or_else(|| {
             let found = format!("type id {}", tensor.type_id);
             Error::tensor(self.label(), &tensor.name, "a type that this version reads", found)
         })
+    }
+
+    /// Whether a tensor of a format of our own is to the last bit what stands in the folder.
+    fn is_exact(&self, own: &TensorInfo) -> bool {
+        let Origin::Folder(folder) = &self.origin else { return false };
+        folder.grouped(own).is_some_and(|grouped| grouped.parts().iter().all(|part| part.is_exact()))
     }
 
     /// The tokenizer.
@@ -190,7 +220,10 @@ impl Checkpoint {
             Origin::Folder(folder) => folder.type_on_disk(own),
         };
         let name = tensor.type_name();
-        let is_lossless = on_disk == name || matches!((&*on_disk, &*name), ("F16" | "BF16", "F32"));
+        let is_lossless = on_disk == name
+            || matches!((&*on_disk, &*name), ("F16" | "BF16", "F32"))
+            || self.exact_format(own).is_some_and(|exact| exact.name == name)
+            || (name == "F32" && self.is_exact(own));
         (on_disk, is_lossless)
     }
 
@@ -271,7 +304,7 @@ impl Checkpoint {
         let mut changed_weights = 0;
         let mut most: Option<(&'static Format, u64)> = None;
         for tensor in own {
-            let wanted = choose(tensor).filter(|format| format.gguf_id != Some(tensor.type_id));
+            let wanted = choose(tensor).filter(|&format| tensor.format() != Some(format));
             let Some(format) = wanted else {
                 tensors.push(tensor.clone());
                 continue;
@@ -287,7 +320,7 @@ impl Checkpoint {
             if most.is_none_or(|(_, weights)| tensor.elements() > weights) {
                 most = Some((format, tensor.elements()));
             }
-            tensors.push(TensorInfo { type_id, bytes, ..tensor.clone() });
+            tensors.push(TensorInfo { type_id, own_format: None, bytes, ..tensor.clone() });
         }
         let Some((format, _)) = most else {
             return Ok(Self { origin: self.origin.clone(), changed: None });
@@ -298,6 +331,10 @@ impl Checkpoint {
             Origin::Folder(folder) => &folder.metadata,
         };
         let mut metadata = Metadata::new(self.label());
+        if let (None, Some(id)) = (own_metadata.get(FILE_TYPE), file_type(format).filter(|_| changed_weights > all / 2))
+        {
+            metadata.insert(FILE_TYPE, id)?;
+        }
         for (key, value) in own_metadata.iter() {
             let is_type = key == FILE_TYPE && changed_weights > all / 2;
             match file_type(format).filter(|_| is_type) {
@@ -320,10 +357,39 @@ impl Checkpoint {
 
     /// What [`Checkpoint::in_format`] makes of one tensor.
     pub fn format_for(&self, tensor: &TensorInfo, format: &'static Format) -> Option<&'static Format> {
-        let own = format_by_gguf_id(tensor.type_id).filter(|own| own.block_weights == 1)?;
+        let own = tensor.format().filter(|own| own.block_weights == 1)?;
         if is_kept(tensor) {
-            return (own.name != "F32").then(|| duan_quant::format_by_name("F32")).flatten();
+            return (own.name != "F32").then(|| F32.get()).flatten();
         }
+        self.fitting(tensor, format)
+    }
+
+    /// The same model as GGUF can hold it: as [`Checkpoint::in_format`], and tensors of formats that GGUF does not know in `format`
+    /// too. Without a format they are written in one that holds every weight as it is, where there is one, else in F16.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::in_formats`].
+    pub fn for_gguf(&self, format: Option<&'static Format>) -> Result<Self> {
+        self.in_formats(|tensor| match (tensor.own_format, format) {
+            (Some(_), _) if is_kept(tensor) => F32.get(),
+            (Some(_), Some(format)) => self.fitting(tensor, format),
+            (Some(_), None) => self.exact_format(tensor).or_else(|| F16.get()),
+            (None, Some(format)) => self.format_for(tensor, format),
+            (None, None) => None,
+        })
+    }
+
+    /// The same model without columns that were sorted, see [`Checkpoint::column_order`]: tensors that have some become F32, whose rows
+    /// are made when they are read.
+    ///
+    /// # Errors
+    /// As [`Checkpoint::in_formats`].
+    pub fn in_common_order(&self) -> Result<Self> {
+        self.in_formats(|tensor| self.column_order(tensor).and_then(|_| F32.get()))
+    }
+
+    /// `format`, or a wider one for a head, or one whose blocks divide the rows.
+    fn fitting(&self, tensor: &TensorInfo, format: &'static Format) -> Option<&'static Format> {
         let is_head = tensor.name == "output.weight"
             || (tensor.name == "token_embd.weight" && self.tensor("output.weight").is_none());
         let wide = |format: &Format| format.bits_per_weight() >= LEAST_HEAD_BITS;
@@ -341,6 +407,7 @@ const LEAST_HEAD_BITS: f64 = 6.0;
 struct Named(&'static str);
 const Q8_0: Named = Named("Q8_0");
 const F16: Named = Named("F16");
+const F32: Named = Named("F32");
 
 impl Named {
     fn get(&self) -> Option<&'static Format> {

@@ -8,6 +8,7 @@ use duan_quant::Format;
 
 use crate::bytes::SharedBytes;
 use crate::error::{Error, Result};
+use crate::groups::exact;
 
 /// Makes the rows of a tensor that no file holds as they are wanted: re-ordered, of another type, put together of several.
 ///
@@ -87,10 +88,16 @@ pub(crate) struct Requantized {
     pub(crate) columns: usize,
     pub(crate) from: &'static Format,
     pub(crate) to: &'static Format,
+    /// The column that each weight of a row belongs to, where the source's are sorted.
+    pub(crate) order: Option<Arc<[u32]>>,
+    /// Whether blocks of `to` hold just what those of `from` do, see [`exact`].
+    pub(crate) is_exact: bool,
 }
 
 /// Changed where other bytes come out of the same source.
 const REQUANTIZE_VERSION: u32 = 1;
+/// Rows that are made at once, because what they are made of lies side by side in some layouts.
+const ROWS_AT_ONCE: usize = 16;
 
 impl MakeRows for Requantized {
     fn make(&self, first: usize, bytes: &mut [u8]) -> Result<()> {
@@ -99,18 +106,31 @@ impl MakeRows for Requantized {
         let (from_bytes, to_bytes) = (row_bytes(self.from), row_bytes(self.to));
         let mut copy = Vec::new();
         let mut values = vec![0.0; self.columns];
-        for (index, to) in bytes.chunks_exact_mut(to_bytes).enumerate() {
-            let row = first + index;
+        let mut ordered = vec![0.0; if self.order.is_some() { self.columns } else { 0 }];
+        for (index, many) in bytes.chunks_mut(ROWS_AT_ONCE * to_bytes).enumerate() {
+            let (first, count) = (first + index * ROWS_AT_ONCE, many.len() / to_bytes);
             let from = match &self.data {
-                TensorData::Shared(all) => &all[row * from_bytes..(row + 1) * from_bytes],
+                TensorData::Shared(all) => &all[first * from_bytes..(first + count) * from_bytes],
                 TensorData::Made(rows) => {
-                    copy.resize(from_bytes, 0);
-                    rows.make(row, &mut copy)?;
+                    copy.resize(count * from_bytes, 0);
+                    rows.make(first, &mut copy)?;
                     &copy
                 }
             };
-            (self.from.dequantize)(from, &mut values);
-            encode(&self.file, &self.tensor, self.to, row, &values, to)?;
+            let rows = from.chunks_exact(from_bytes).zip(many.chunks_exact_mut(to_bytes));
+            for (row, (from, to)) in (first..).zip(rows) {
+                if self.is_exact {
+                    exact::write(self.from, from, to);
+                    continue;
+                }
+                (self.from.dequantize)(from, &mut values);
+                let mut wanted = &values;
+                if let Some(order) = &self.order {
+                    order.iter().zip(&values).for_each(|(&column, &value)| ordered[column as usize] = value);
+                    wanted = &ordered;
+                }
+                encode(&self.file, &self.tensor, self.to, row, wanted, to)?;
+            }
         }
         Ok(())
     }
@@ -121,7 +141,8 @@ impl MakeRows for Requantized {
 
     fn recipe(&self) -> String {
         let source = self.data.recipe().unwrap_or_default();
-        format!("{REQUANTIZE_VERSION} {} to {} {source}", self.from.name, self.to.name)
+        let order = if self.order.is_some() { "sorted " } else { "" };
+        format!("{REQUANTIZE_VERSION} {order}{} to {} {source}", self.from.name, self.to.name)
     }
 }
 

@@ -296,7 +296,10 @@ impl<'a> Binder<'a> {
             Entry::Occupied(known) => Ok(*known.get()),
             Entry::Vacant(free) => {
                 let (file, format) = (self.checkpoint.label(), self.checkpoint.format_of(info)?);
-                let matrix = Matrix::new(file, name, format, rows, dims[0], self.checkpoint.data(info)?)?;
+                let mut matrix = Matrix::new(file, name, format, rows, dims[0], self.checkpoint.data(info)?)?;
+                if let Some(order) = self.checkpoint.column_order(info) {
+                    matrix = matrix.with_column_order(file, order)?;
+                }
                 let id = MatrixId(self.weights.matrices.len() as u32);
                 self.weights.matrices.push(matrix.part(part));
                 Ok(*free.insert(id))

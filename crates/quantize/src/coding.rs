@@ -70,7 +70,7 @@ impl Coder<'_> {
         let tensor = &self.tensors[piece.tensor];
         let bytes = self.source.read(piece.tensor, piece.first, piece.weights)?;
         assert_eq!(Some(bytes.len()), bytes_of(&tensor.source, piece.weights), "a source gives what it is asked for");
-        let Some(from) = duan_quant::format_by_gguf_id(tensor.source.type_id) else {
+        let Some(from) = tensor.source.format() else {
             // Only copies have types without a codec.
             return Ok(Coded { bytes, loss: Loss::default() });
         };

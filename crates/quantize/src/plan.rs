@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use duan_model::gguf::write::type_id;
 use duan_model::gguf::{Metadata, TensorInfo};
 use duan_model::quoted;
-use duan_quant::{Format, TypeStatus, format_by_gguf_id};
+use duan_quant::{Format, TypeStatus};
 
 use crate::error::{Error, Result};
 use crate::fallback::fallback;
@@ -59,6 +59,8 @@ pub struct PlannedTensor {
     pub fallback_from: Option<&'static Format>,
     /// Bytes that it will have.
     pub bytes: u64,
+    /// The format that it is stored in, which is not always the one that it is read in.
+    pub stored: Option<&'static Format>,
 }
 
 /// What is written of a tensor.
@@ -121,7 +123,9 @@ impl Plan {
             } else {
                 (None, Reason::Untouched)
             };
-            tensors.push(planned(source.label(), info, wanted, reason)?);
+            let mut tensor = planned(source.label(), info, wanted, reason)?;
+            tensor.stored = source.stored_format(index);
+            tensors.push(tensor);
         }
         let (format, file_type) = match options.choice {
             Choice::Mix(mix) => (mix.name.to_owned(), Some(mix.file_type)),
@@ -144,7 +148,7 @@ impl Plan {
     pub fn requantized_from(&self) -> Vec<&'static Format> {
         let mut found: Vec<&'static Format> = Vec::new();
         for tensor in self.tensors.iter().filter(|tensor| tensor.target != Target::Copy) {
-            match format_by_gguf_id(tensor.source.type_id) {
+            match tensor.stored {
                 Some(format) if format.block_weights > 1 && !found.contains(&format) => found.push(format),
                 _ => {}
             }
@@ -168,7 +172,7 @@ impl PlannedTensor {
     pub fn format(&self) -> Option<&'static Format> {
         match self.target {
             Target::Coded(format) => Some(format),
-            Target::Copy => format_by_gguf_id(self.source.type_id),
+            Target::Copy => self.source.format(),
         }
     }
 
@@ -205,10 +209,15 @@ fn planned(label: &str, info: &TensorInfo, wanted: Option<&'static Format>, reas
     let format = wanted.map(|wanted| fallback(wanted, columns));
     let fallback_from = wanted.filter(|wanted| Some(*wanted) != format);
     let target = match format {
-        Some(format) if format.gguf_id != Some(info.type_id) => Target::Coded(format),
+        Some(format) if info.format() != Some(format) => Target::Coded(format),
         _ => Target::Copy,
     };
-    let mut planned = PlannedTensor { source: info.clone(), target, reason, fallback_from, bytes: 0 };
+    if let (Target::Copy, Some(own)) = (target, info.own_format) {
+        // GGUF has no place for it.
+        type_id(label, &info.name, own)?;
+    }
+    let stored = info.format();
+    let mut planned = PlannedTensor { source: info.clone(), stored, target, reason, fallback_from, bytes: 0 };
     planned.bytes = match target {
         Target::Copy => {
             let bytes = bytes_of(info, info.elements()).ok_or_else(|| cannot_read(label, info))?;

@@ -7,6 +7,7 @@ use duan_model::bytes::SharedBytes;
 use duan_model::checkpoint::Checkpoint;
 use duan_model::gguf::{GgufFile, Metadata, TensorInfo};
 use duan_model::weights::TensorData;
+use duan_quant::Format;
 
 use crate::error::{Error, Result};
 
@@ -27,6 +28,11 @@ pub trait Source: Sync {
     /// # Errors
     /// Where the size of the type is not known, or the weights cannot be read any more.
     fn read(&self, tensor: usize, first: u64, weights: u64) -> Result<SharedBytes>;
+
+    /// The format that tensor number `tensor` is stored in, where it is not read in that one.
+    fn stored_format(&self, tensor: usize) -> Option<&'static Format> {
+        self.tensors()[tensor].format()
+    }
 
     /// Whether the file at `path` is one that this is read from: it must not be replaced.
     ///
@@ -75,6 +81,11 @@ impl Source for Checkpoint {
     fn read(&self, tensor: usize, first: u64, weights: u64) -> Result<SharedBytes> {
         let label = Checkpoint::label(self);
         let info = &Checkpoint::tensors(self)[tensor];
+        if self.column_order(info).is_some() {
+            // Nobody is to take them for what they are not.
+            let error = duan_model::Error::tensor(label, &info.name, "columns in the common order", "sorted ones");
+            return Err(error.with_remedy("report this").into());
+        }
         let data = match self.data(info)? {
             TensorData::Shared(all) => return part_of(&all, label, info, first, weights),
             data @ TensorData::Made(_) => data,
@@ -91,6 +102,11 @@ impl Source for Checkpoint {
         let start = bytes_of(info, first - rows.start * columns).ok_or_else(outside)?;
         let end = bytes_of(info, weights).and_then(|bytes| bytes.checked_add(start)).ok_or_else(outside)?;
         SharedBytes::from(bytes).slice(start..end).ok_or_else(outside)
+    }
+
+    fn stored_format(&self, tensor: usize) -> Option<&'static Format> {
+        let info = &Checkpoint::tensors(self)[tensor];
+        self.own_tensor(&info.name).unwrap_or(info).format()
     }
 
     fn is_at(&self, path: &Path) -> Result<bool> {

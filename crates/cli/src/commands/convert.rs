@@ -19,8 +19,8 @@ use crate::output::{Align, Table, print, print_json, say, warn};
 
 /// Write a model as a GGUF file: a folder of Hugging Face (config.json, *.safetensors, tokenizer.json), or another GGUF file
 ///
-/// Without --format every tensor stays as it is. The file appears whole or not at all. Its path goes to stdout; with a terminal
-/// stderr tells which tensors were requantized.
+/// Without --format every tensor stays as it is, or becomes F16 where GGUF has no format that holds it as it is. The file appears
+/// whole or not at all. Its path goes to stdout; with a terminal stderr tells which tensors were requantized.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Path of a folder or a GGUF file, short name, hf:org/name/, ms:org/name/, pypi:package or web address

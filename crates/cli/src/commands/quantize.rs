@@ -84,7 +84,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let importance = args.importance.as_deref().map(Importance::open).transpose()?;
     let path = PathBuf::from(&args.src);
     let path = if path.is_dir() { path } else { open::fetch(&args.src, common)?.file.path };
-    let source = Checkpoint::open(&path)?;
+    let source = Checkpoint::open(&path)?.in_common_order()?;
     let plan = Plan::new(&source, &PlanOptions { choice, keep: &args.keep, has_importance: importance.is_some() })?;
     let lossy = plan.requantized_from();
     if !lossy.is_empty() {

@@ -1,5 +1,6 @@
 //! The tensors of a file by their types.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use duan_model::checkpoint::Checkpoint;
@@ -31,9 +32,9 @@ pub struct TypeFacts {
 
 /// The tensors of a file by their types, that of the most weights first.
 pub(crate) fn of(file: &Checkpoint) -> Vec<TypeFacts> {
-    let mut rows: HashMap<u32, TypeFacts> = HashMap::new();
+    let mut rows: HashMap<Cow<'static, str>, TypeFacts> = HashMap::new();
     for tensor in file.tensors() {
-        let row = rows.entry(tensor.type_id).or_insert_with(|| TypeFacts::empty(tensor));
+        let row = rows.entry(tensor.type_name()).or_insert_with(|| TypeFacts::empty(tensor));
         row.tensors += 1;
         row.weights = row.weights.saturating_add(tensor.elements());
         row.bytes = row.bytes.zip(tensor.bytes).map(|(sum, bytes)| sum.saturating_add(bytes));

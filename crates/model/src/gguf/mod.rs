@@ -22,6 +22,6 @@ pub(crate) use file::check_types;
 pub use file::{ALIGNMENT_LIMIT_BYTES, GgufFile, HEADER_LIMIT_BYTES, UnsupportedType};
 pub use metadata::Metadata;
 pub use split::PIECES_LIMIT;
-pub use tensor::TensorInfo;
-pub(crate) use tensor::size_in_bytes;
+pub use tensor::{NO_TYPE_ID, TensorInfo};
+pub(crate) use tensor::{size_in_blocks, size_in_bytes};
 pub use value::{Array, StringArray, Value};

@@ -3,10 +3,13 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use duan_quant::{TypeStatus, gguf_type};
+use duan_quant::{Format, TypeStatus, gguf_type};
 
 use super::reader::{Place, Reader};
 use crate::error::{Error, Result, quoted};
+
+/// Stands where GGUF has no id for the format of a tensor.
+pub const NO_TYPE_ID: u32 = u32::MAX;
 
 /// Fewest bytes of an entry: empty name, one dim, type, offset.
 pub(super) const LEAST_ENTRY_BYTES: u64 = 8 + 4 + 8 + 4 + 8;
@@ -18,8 +21,10 @@ pub struct TensorInfo {
     pub name: String,
     /// One to four dims, the fastest first: `[columns, rows, ...]`. None is 0, and their product fits a `u64`.
     pub dims: Vec<u64>,
-    /// GGUF type id, see [`duan_quant::gguf_type`].
+    /// GGUF type id, see [`duan_quant::gguf_type`]; [`NO_TYPE_ID`] beside a format of our own.
     pub type_id: u32,
+    /// The format, where it is one that GGUF has no id for: in a folder that is quantized already, never in a GGUF file.
+    pub own_format: Option<&'static Format>,
     /// Which file of a split model has the data, from 0; 0 where there is one file.
     pub piece: usize,
     /// Where the data begins, in bytes from the start of that file.
@@ -36,7 +41,15 @@ impl TensorInfo {
 
     /// What is known about the type.
     pub fn type_status(&self) -> TypeStatus {
-        gguf_type(self.type_id)
+        self.own_format.map_or_else(|| gguf_type(self.type_id), TypeStatus::Supported)
+    }
+
+    /// The format of the weights; `None` where it is one that is not read here.
+    pub fn format(&self) -> Option<&'static Format> {
+        match self.type_status() {
+            TypeStatus::Supported(format) => Some(format),
+            _ => None,
+        }
     }
 
     /// Name of the type, or `type 200` where it has none.
@@ -85,7 +98,7 @@ fn read_entry(reader: &mut Reader, label: &str, number: u64) -> Result<TensorInf
     let type_id = reader.u32(place)?;
     let offset = reader.u64(place)?;
     let bytes = size_in_bytes(label, &name, &dims, type_id)?;
-    Ok(TensorInfo { name, dims, type_id, piece: 0, offset, bytes })
+    Ok(TensorInfo { name, dims, type_id, own_format: None, piece: 0, offset, bytes })
 }
 
 /// Bytes of a tensor, or `None` where the type has no known size.
@@ -93,6 +106,14 @@ fn read_entry(reader: &mut Reader, label: &str, number: u64) -> Result<TensorInf
 /// # Errors
 /// Where the product of the dims or the size does not fit, or the first dim is not a whole number of blocks.
 pub(crate) fn size_in_bytes(label: &str, name: &str, dims: &[u64], type_id: u32) -> Result<Option<u64>> {
+    size_in_blocks(label, name, dims, gguf_type(type_id))
+}
+
+/// The same of a type that is known.
+///
+/// # Errors
+/// As [`size_in_bytes`].
+pub(crate) fn size_in_blocks(label: &str, name: &str, dims: &[u64], status: TypeStatus) -> Result<Option<u64>> {
     let too_large = |what: &str| {
         Error::tensor(label, name, format!("a {what} that fits 63 bits"), format!("dims {dims:?}"))
             .with_remedy("the file is damaged or was made wrongly, fetch it again")
@@ -100,7 +121,6 @@ pub(crate) fn size_in_bytes(label: &str, name: &str, dims: &[u64], type_id: u32)
     let fits = |number: &u64| *number <= i64::MAX as u64;
     let elements = dims.iter().try_fold(1u64, |product, &dim| product.checked_mul(dim)).filter(fits);
     let elements = elements.ok_or_else(|| too_large("number of weights"))?;
-    let status = gguf_type(type_id);
     let Some((block_weights, block_bytes)) = status.block() else {
         return Ok(None);
     };

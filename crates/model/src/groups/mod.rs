@@ -14,6 +14,7 @@
 pub mod awq;
 mod codes;
 pub mod compressed_tensors;
+pub(crate) mod exact;
 pub mod gptq;
 pub mod mlx;
 mod numbers;

@@ -15,6 +15,10 @@ const LIMIT_BYTES: u64 = 16 << 20;
 /// The most that a count may be: as for keys of GGUF.
 const LIMIT: u64 = 1 << 20;
 
+/// How the weights are quantized.
+const QUANTIZATION: &str = "quantization_config";
+const QUANTIZATION_FILE: &str = "quantize_config.json";
+
 /// Keys that say nothing about what is computed, or what is read elsewhere (tokens that end a text: by the tokenizer).
 const HARMLESS: &[&str] = &[
     "_attn_implementation",
@@ -82,6 +86,17 @@ pub struct Config {
 impl Config {
     pub(crate) fn open(path: &Path) -> Result<Self> {
         Self::of(file_label(path), read_json(path, LIMIT_BYTES)?)
+    }
+
+    /// Adds what early GPTQ checkpoints have in a file of its own, where the configuration itself does not say it.
+    pub(crate) fn add_quantization(&mut self, folder: &Path) -> Result<()> {
+        let path = folder.join(QUANTIZATION_FILE);
+        if !self.values.contains_key(QUANTIZATION) && path.is_file() {
+            let mut values: Map<String, Value> = read_json(&path, LIMIT_BYTES)?;
+            values.entry("quant_method").or_insert_with(|| "gptq".into());
+            self.values.insert(QUANTIZATION.to_owned(), Value::Object(values));
+        }
+        Ok(())
     }
 
     /// The text of a `config.json`; `label` is what messages call it.

@@ -7,6 +7,7 @@
 //! made when somebody asks for them. `tokenizer` is a way of its own, from its files to the same metadata.
 
 mod config;
+mod grouped;
 mod keys;
 mod names;
 mod quantized;
@@ -17,7 +18,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use duan_quant::format_by_gguf_id;
+use duan_quant::Format;
 
 use crate::checkpoint::file_type;
 use crate::error::{Error, Result, file_label, quoted};
@@ -65,7 +66,8 @@ impl Folder {
         let bytes = crate::bytes::SharedBytes::map(config_file)
             .map_err(|error| Error::io(file_label(&config_path), "map it to memory", error))?;
         let piece = Piece { label: file_label(&config_path), path: config_path.clone(), bytes };
-        let config = Config::open(&config_path)?;
+        let mut config = Config::open(&config_path)?;
+        config.add_quantization(path)?;
         let family = family_of(&config)?;
         let files = open_files(path, &label)?;
         let mut folder = translate(path.to_owned(), label, &config, family, files, piece)?;
@@ -112,6 +114,11 @@ impl Folder {
         };
         match &self.origins[index] {
             tensors::Origin::Numbers(bytes) => Ok(TensorData::Shared(bytes.clone())),
+            tensors::Origin::Grouped(grouped) => {
+                // Rows are made of mapped bytes, which must still be there.
+                self.length().check()?;
+                Ok(grouped.data())
+            }
             tensors::Origin::Rows(source) => {
                 let pieces: Vec<&Piece> = self.files.iter().map(|file| &file.piece).collect();
                 source.data(&self.label, &self.tensors[index], &pieces)
@@ -124,6 +131,14 @@ impl Folder {
         match self.index.get(&tensor.name).map(|&index| &self.origins[index]) {
             Some(tensors::Origin::Rows(source)) => source.dtype().name().to_owned(),
             _ => tensor.type_name().into_owned(),
+        }
+    }
+
+    /// The matrices that a tensor is made of, where they are quantized already.
+    pub(crate) fn grouped(&self, tensor: &TensorInfo) -> Option<&grouped::Grouped> {
+        match self.index.get(&tensor.name).map(|&index| &self.origins[index])? {
+            tensors::Origin::Grouped(grouped) => Some(grouped),
+            tensors::Origin::Rows(_) | tensors::Origin::Numbers(_) => None,
         }
     }
 
@@ -256,7 +271,8 @@ fn translate(
     let mut keys = Keys::new(config, family.name, &mut metadata);
     (translation.keys)(&mut keys)?;
     let (kv_heads, numbers) = (keys.kv_heads()?, keys.numbers);
-    let logical = quantized::logical(config, &files)?;
+    let mut warnings = Vec::new();
+    let logical = quantized::logical(config, &files, &mut warnings)?;
     let shape = tensors::Shape {
         label: &label,
         names: translation.tensors,
@@ -269,7 +285,6 @@ fn translate(
         metadata.insert("general.file_type", id)?;
     }
     metadata.insert("general.quantization_version", 2u32)?;
-    let mut warnings = Vec::new();
     if translated.not_text > 0 {
         let count = translated.not_text;
         warnings.push(format!(
@@ -310,12 +325,13 @@ fn is_head_tied(config: &Config, translation: &Translation, tensors: &[tensors::
 
 /// What `general.file_type` says of these tensors: the type of the most weights.
 fn most_used(tensors: &[TensorInfo]) -> Option<u32> {
-    let mut weights: HashMap<u32, u64> = HashMap::new();
+    let mut weights: HashMap<&'static str, (u64, &'static Format)> = HashMap::new();
     for tensor in tensors {
-        *weights.entry(tensor.type_id).or_default() += tensor.elements();
+        let format = tensor.format()?;
+        weights.entry(format.name).or_insert((0, format)).0 += tensor.elements();
     }
-    let (id, _) = weights.into_iter().max_by_key(|&(id, weights)| (weights, id))?;
-    file_type(format_by_gguf_id(id)?)
+    let (_, format) = weights.into_values().max_by_key(|&(weights, format)| (weights, format.gguf_id))?;
+    file_type(format)
 }
 
 /// The model's name: the folder's, or the repository's where the folder is one of the cache of Hugging Face.

@@ -4,16 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
-use duan_quant::Format;
+use duan_quant::{Format, TypeStatus};
 use half::{bf16, f16};
 
+use super::grouped::Grouped;
 use super::names::{Parts, Tensors, To, is_not_needed, is_not_text};
 use super::quantized::check_dtype;
 use crate::bytes::SharedBytes;
 use crate::checkpoint::is_kept;
 use crate::error::{Error, Result};
 use crate::gguf::write::type_id;
-use crate::gguf::{TensorInfo, size_in_bytes};
+use crate::gguf::{NO_TYPE_ID, TensorInfo, size_in_blocks, size_in_bytes};
+use crate::groups::GroupedMatrix;
 use crate::pieces::Piece;
 use crate::rows::{MakeRows, TensorData, encode};
 use crate::safetensors::Dtype;
@@ -29,6 +31,9 @@ pub(super) struct Logical {
     pub(super) piece: usize,
     pub(super) offset: u64,
     pub(super) bytes: u64,
+    /// The whole of it, where several tensors of the folder are put together to one that is quantized; `dtype` and place are those of
+    /// its codes.
+    pub(super) grouped: Option<Arc<GroupedMatrix>>,
 }
 
 /// Some rows of a tensor of a folder, one after the other in a file.
@@ -56,6 +61,8 @@ pub(super) struct Source {
 #[derive(Debug, Clone)]
 pub(super) enum Origin {
     Rows(Source),
+    /// Matrices that are quantized already.
+    Grouped(Grouped),
     /// Numbers that the configuration gives, not a tensor.
     Numbers(SharedBytes),
 }
@@ -148,6 +155,7 @@ pub(super) fn translate(
             name: name.to_owned(),
             dims: vec![values.len() as u64],
             type_id: 0,
+            own_format: None,
             piece: 0,
             offset: 0,
             bytes: Some(bytes.len() as u64),
@@ -155,8 +163,8 @@ pub(super) fn translate(
         done.push(info, Origin::Numbers(bytes.into()));
     }
     for name in order {
-        let (info, source) = finish(&name, &targets[&name], shape)?;
-        done.push(info, Origin::Rows(source));
+        let (info, origin) = finish(&name, &targets[&name], shape)?;
+        done.push(info, origin);
     }
     Ok(done)
 }
@@ -170,11 +178,13 @@ impl Translated {
 }
 
 /// Puts one GGUF tensor together.
-fn finish(name: &str, target: &Target<'_>, shape: &Shape<'_>) -> Result<(TensorInfo, Source)> {
+fn finish(name: &str, target: &Target<'_>, shape: &Shape<'_>) -> Result<(TensorInfo, Origin)> {
     let first = target.from.values().next().expect("a target has a tensor");
     let label = shape.label;
     for (at, (&number, tensor)) in target.from.iter().enumerate() {
-        check_dtype(label, tensor)?;
+        if tensor.grouped.is_none() {
+            check_dtype(label, tensor)?;
+        }
         if number as usize != at {
             let found = format!("number {number} after {at} others");
             return Err(Error::tensor(label, &tensor.name, format!("number {at}, as none may be left out"), found)
@@ -207,11 +217,15 @@ fn finish(name: &str, target: &Target<'_>, shape: &Shape<'_>) -> Result<(TensorI
         dims.push(target.from.len() as u64);
     }
     let columns = usize::try_from(dims[0]).map_err(|_| too_wide(label, first))?;
+    if target.from.values().any(|tensor| tensor.grouped.is_some()) {
+        return finish_grouped(name, target, dims, shape);
+    }
     let parts = parts_of(target, &dims, columns);
     let plus_one = shape.names.norms_plus_one && name.ends_with("norm.weight");
     let mut info = TensorInfo {
         name: name.to_owned(),
         type_id: 0,
+        own_format: None,
         piece: parts[0].piece,
         offset: parts[0].offset,
         bytes: None,
@@ -222,7 +236,41 @@ fn finish(name: &str, target: &Target<'_>, shape: &Shape<'_>) -> Result<(TensorI
     info.type_id = type_id(label, name, format)?;
     info.bytes = size_in_bytes(label, name, &info.dims, info.type_id)?;
     let paired = if shape.names.pairs { paired_rows(name, &info, shape)? } else { 0 };
-    Ok((info, Source { dtype: first.dtype, format, columns, parts, paired, plus_one }))
+    Ok((info, Origin::Rows(Source { dtype: first.dtype, format, columns, parts, paired, plus_one })))
+}
+
+/// Puts one GGUF tensor together whose matrices are quantized already.
+fn finish_grouped(name: &str, target: &Target<'_>, dims: Vec<u64>, shape: &Shape<'_>) -> Result<(TensorInfo, Origin)> {
+    let label = shape.label;
+    let first = target.from.values().next().expect("a target has a tensor");
+    let wrong = |tensor: &Logical, expected: &str, found: String| {
+        Error::tensor(label, &tensor.name, expected, found).with_remedy("get the model unquantized, or as GGUF")
+    };
+    if target.half.is_some() || name.ends_with("norm.weight") {
+        return Err(wrong(first, "weights that are not quantized here", "groups of integers".to_owned()));
+    }
+    let mut parts: Vec<Arc<GroupedMatrix>> = Vec::with_capacity(target.from.len());
+    for tensor in target.from.values() {
+        let Some(part) = &tensor.grouped else {
+            return Err(wrong(tensor, "it quantized, as the others of its stack", tensor.dtype.name().to_owned()));
+        };
+        if let Some(first) = parts.first() {
+            if part.format() != first.format() {
+                let expected = format!("{}, as the others of its stack", first.format().name);
+                return Err(wrong(tensor, &expected, part.format().name.to_owned()));
+            }
+            if part.order() != first.order() {
+                return Err(wrong(tensor, "columns in one order for all of a stack", "an order of its own".to_owned()));
+            }
+        }
+        parts.push(part.clone());
+    }
+    let format = parts[0].format();
+    let bytes = size_in_blocks(label, name, &dims, TypeStatus::Supported(format))?;
+    let (name, type_id, own_format) = (name.to_owned(), NO_TYPE_ID, Some(format));
+    let info = TensorInfo { name, dims, type_id, own_format, piece: first.piece, offset: first.offset, bytes };
+    let paired = if shape.names.pairs { paired_rows(&info.name, &info, shape)? } else { 0 };
+    Ok((info, Origin::Grouped(Grouped::new(parts, paired))))
 }
 
 fn too_wide(label: &str, tensor: &Logical) -> Error {
@@ -322,7 +370,7 @@ const TRANSLATION_VERSION: u32 = 1;
 
 /// The row of Hugging Face that stands at `row` in GGUF, where heads have `head` rows: the first half of a head and the second
 /// take turns.
-fn unpaired(row: usize, head: usize) -> usize {
+pub(super) fn unpaired(row: usize, head: usize) -> usize {
     if head == 0 {
         return row;
     }

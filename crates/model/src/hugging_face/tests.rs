@@ -138,8 +138,6 @@ fn what_a_family_does_not_know_is_named() {
         (json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}), "key `rope_scaling.rope_type` is dynamic"),
         (json!({"rope_scaling": {"type": "linear"}}), "key `rope_parameters.factor`: expected a number"),
         (json!({"rope_scaling": 3}), "key `rope_parameters`: expected an object"),
-        (json!({"quantization_config": {"quant_method": "gptq"}}), "quantized already (gptq)"),
-        (json!({"quantization": {"group_size": 64, "bits": 4}}), "quantized already (MLX)"),
         (
             json!({"num_key_value_heads": 3}),
             "`blk.0.attn_k.weight`: expected an even number of rows for each of 3 heads",
