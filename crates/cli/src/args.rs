@@ -294,19 +294,35 @@ fn of_environment<T>(name: &str, expected: &str, read: impl FnOnce(&str) -> Opti
     })
 }
 
+/// Bytes with a unit, decimal or binary: "6GiB", "800MB", "1.5 gb".
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    let (value, unit) = number_and_unit(text)?;
+    let (base, letter) = match unit.strip_suffix("ib") {
+        Some(letter) => (1024f64, letter),
+        None => (1000f64, unit.strip_suffix('b')?),
+    };
+    whole_bytes(value * base.powi(power(letter).filter(|&power| power > 0)?)).filter(|&bytes| bytes > 0)
+}
+
 /// Bytes with or without a unit: "20GB", "1.5 gb", "0".
 fn pack_max(text: &str) -> Option<u64> {
+    let (value, unit) = number_and_unit(text)?;
+    let letter = if unit.is_empty() { "" } else { unit.strip_suffix('b')? };
+    whole_bytes(value * 1000f64.powi(power(letter)?))
+}
+
+/// A number and the letters behind it, in lower case.
+fn number_and_unit(text: &str) -> Option<(f64, String)> {
     let number = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
-    let power = match text[number.len()..].to_ascii_lowercase().as_str() {
-        "" | "b" => 0,
-        "kb" => 1,
-        "mb" => 2,
-        "gb" => 3,
-        "tb" => 4,
-        _ => return None,
-    };
-    let value: f64 = number.trim_end().parse().ok()?;
-    let bytes = value * 1000f64.powi(power);
+    Some((number.trim_end().parse().ok()?, text[number.len()..].to_ascii_lowercase()))
+}
+
+/// What a letter in front of "B" multiplies by, as a power of a thousand.
+fn power(letter: &str) -> Option<i32> {
+    ["", "k", "m", "g", "t"].iter().position(|known| *known == letter).and_then(|power| i32::try_from(power).ok())
+}
+
+fn whole_bytes(bytes: f64) -> Option<u64> {
     (bytes.is_finite() && bytes >= 0.0).then_some(bytes as u64)
 }
 
@@ -370,6 +386,17 @@ mod tests {
         );
         for text in ["", "GB", "-1", "nan", "inf", "1 GiB", "20 GB 3", "x20GB"] {
             assert_eq!(pack_max(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_of_machines_have_a_unit_decimal_or_binary() {
+        assert_eq!(
+            ["6GiB", "800MB", "1.5 gb", "2kib"].map(bytes),
+            [6 << 30, 800_000_000, 1_500_000_000, 2048].map(Some)
+        );
+        for text in ["", "6", "6G", "6B", "GiB", "0MB", "-1GB", "6GiBs", "infGB", "cpu"] {
+            assert_eq!(bytes(text), None, "{text}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-use duan::hub::{Hub, HubOptions, ModelFile, ModelName, Progress};
+use duan::hub::{ErrorKind, Hub, HubOptions, ModelFile, ModelName, Progress};
 use duan::packs::{PackOptions, Packing};
 use duan::{Engine, EngineOptions, Event, Phase, Plan};
 
@@ -76,6 +76,21 @@ pub(crate) fn fetch(name: &str, common: &Common) -> anyhow::Result<Found> {
         view.show(&event);
     })?;
     Ok(Found { file, downloaded })
+}
+
+/// The model called `name` where it is here already; nothing is fetched.
+///
+/// # Errors
+/// As [`Hub::resolve`] but for a model that is not here, and where no model is called so.
+pub(crate) fn find(name: &str, common: &Common) -> anyhow::Result<Option<ModelFile>> {
+    let name = ModelName::parse(name)?;
+    let hub = hub(&Common { offline: true, ..common.clone() })?;
+    let mut view = FetchView::new();
+    match hub.resolve(&name, &mut |event| view.show(&event)) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == ErrorKind::Offline => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Makes the model called `name` ready and loads it. Ctrl-C ends its answers.

@@ -253,6 +253,11 @@ impl Engine {
         self.devices.plan(&opened.model, self.options.allow_fallback)
     }
 
+    /// The devices, opened.
+    pub(crate) fn device_set(&self) -> &Devices {
+        &self.devices
+    }
+
     fn loaded(&self) -> Result<&Loaded> {
         self.loaded.as_ref().ok_or(Error::NoModel)
     }

@@ -101,6 +101,12 @@ pub enum Error {
         /// What is wrong with it.
         message: String,
     },
+    /// A file does not tell of a machine.
+    #[error("{file}: expected what `duan devices --json` prints on the other machine, found something else or nothing")]
+    NoMachine {
+        /// The file.
+        file: String,
+    },
     /// There is no such device.
     #[error("device: expected one of {known}, found \"{name}\"")]
     UnknownDevice {

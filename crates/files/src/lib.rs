@@ -3,7 +3,8 @@
 //! A file is written beside its place and gets its name when it is whole ([`new_beside`], and [`write_whole`] for large ones, with
 //! progress and room on the disk), or never gets one ([`unnamed_in`]); small JSON files are read with a limit
 //! and written the same way; some bytes are read or written at a place
-//! ([`read_exact_at`], [`write_all_at`]); a disk is asked for its room ([`free_bytes`]); a file of
+//! ([`read_exact_at`], [`write_all_at`]); a disk is asked for its room ([`free_bytes`]) and whether it may be written
+//! ([`can_create_in`]); a file of
 //! a cache is opened only where it is a plain file ([`open_plain`]); and an open file is compared with what its name means now
 //! ([`is_at`]).
 //!
@@ -20,7 +21,7 @@ pub use whole::{WriteError, write_whole};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -161,6 +162,30 @@ pub fn free_bytes(_: &Path) -> Option<u64> {
     None
 }
 
+/// The folder at `path`, or the nearest above it that is there; none where something else than a folder is in the way.
+pub fn nearest_folder(path: &Path) -> Option<PathBuf> {
+    let path = std::path::absolute(path).ok()?;
+    let there = path.ancestors().find(|folder| fs::symlink_metadata(folder).is_ok())?;
+    there.is_dir().then(|| there.to_owned())
+}
+
+/// Whether this user may make files and folders in the folder at `path`, or make it where it is not there yet; none where the system
+/// does not say.
+#[cfg(unix)]
+pub fn can_create_in(path: &Path) -> Option<bool> {
+    use rustix::fs::Access;
+    let Some(folder) = nearest_folder(path) else { return Some(false) };
+    // A system mounted to be read only says so here, too, also to the superuser.
+    Some(rustix::fs::access(folder, Access::WRITE_OK | Access::EXEC_OK).is_ok())
+}
+
+/// Whether this user may make files and folders in the folder at `path`, or make it where it is not there yet; none where the system
+/// does not say.
+#[cfg(not(unix))]
+pub fn can_create_in(path: &Path) -> Option<bool> {
+    nearest_folder(path).is_none().then_some(false)
+}
+
 /// Whether an open file is still the one at `path`; true where files cannot be told apart.
 #[cfg(unix)]
 pub fn is_at(file: &File, path: &Path) -> bool {
@@ -261,6 +286,21 @@ mod tests {
         }
         assert_eq!(fs::read(&plain).unwrap(), b"[1]");
         open_plain(&writing(), &folder.path().join("new")).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_can_be_made_is_told_from_one_that_cannot() {
+        let folder = tempfile::tempdir().unwrap();
+        let (deep, file) = (folder.path().join("a/b"), folder.path().join("file"));
+        fs::write(&file, "").unwrap();
+        assert_eq!(nearest_folder(&deep), Some(folder.path().to_owned()));
+        assert_eq!(nearest_folder(&file.join("a")), None);
+        assert_eq!(can_create_in(&file.join("a")), Some(false));
+        #[cfg(unix)]
+        {
+            assert_eq!((can_create_in(&deep), can_create_in(folder.path())), (Some(true), Some(true)));
+        }
+        assert!(!folder.path().join("a").exists());
     }
 
     #[test]

@@ -292,6 +292,14 @@ impl Checkpoint {
         }
     }
 
+    /// The file of a folder that the chat template was in, where there is one.
+    pub fn template_file(&self) -> Option<&'static str> {
+        match &self.origin {
+            Origin::Gguf(_) => None,
+            Origin::Folder(folder) => folder.template_file,
+        }
+    }
+
     /// The same model with tensors in the formats that `choose` says; `None` leaves one as it is. They are quantized row by
     /// row when they are read.
     ///

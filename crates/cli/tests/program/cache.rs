@@ -7,7 +7,7 @@ use serde_json::json;
 #[test]
 fn without_network_and_cache_a_name_is_refused_with_the_remedy() {
     let home = Home::new();
-    for arguments in [&["chat", "-p", "hi"][..], &["fetch"], &["inspect", "smollm2-135m"]] {
+    for arguments in [&["chat", "-p", "hi"][..], &["fetch"], &["plan", "smollm2-135m"]] {
         let ran = home.run(arguments);
         let line = ran.failed();
         assert!(line.contains("smollm2-135m") && line.contains("DUAN_OFFLINE"), "{line}");

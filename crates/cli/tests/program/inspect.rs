@@ -18,6 +18,11 @@ fn rows<'p>(page: &'p str, name: &str) -> Vec<&'p str> {
     first.into_iter().chain(more).collect()
 }
 
+/// The verdict that a page begins with: its lines up to the first empty one.
+fn verdict(page: &str) -> Vec<&str> {
+    page.lines().take_while(|line| !line.is_empty()).collect()
+}
+
 #[test]
 fn inspect_tells_what_is_in_the_file() {
     let home = Home::new();
@@ -74,8 +79,9 @@ fn inspect_says_in_one_line_why_a_file_cannot_run() {
     ];
     for (model, word) in cases {
         let page = home.run(&["inspect", model]);
-        let reasons: Vec<&str> = page.done().lines().filter(|line| line.starts_with("runs: ")).collect();
-        assert!(reasons.len() == 1 && reasons[0].starts_with("runs: no, ") && reasons[0].contains(word), "{page:?}");
+        let lines = verdict(page.done());
+        assert!(lines.len() == 2 && lines[0] == "runs: no", "{page:?}");
+        assert!(lines[1].starts_with("- ") && lines[1].contains(word), "{page:?}");
         assert!(home.run(&["complete", model, "-p", "a"]).failed().contains(word));
     }
 }
@@ -87,9 +93,9 @@ fn json_has_stable_names() {
     let names = |json: &Json| json.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(
         names(&json),
-        "file bytes pieces container version alignment name architecture is_family_supported about tensor_count weights \
-         active_weights bits_per_weight types config tokenizer template memory unused_tensors problems odd chat_template \
-         chat_template_error need runs warnings metadata tensors"
+        "file verdict bytes pieces files container version alignment name architecture is_family_supported about \
+         tensor_count weights active_weights bits_per_weight types disk_types config tokenizer template memory \
+         unused_tensors problems odd chat_template chat_template_error need runs warnings metadata tensors"
     );
     assert_eq!(
         names(&json["config"]),
@@ -258,8 +264,12 @@ fn a_context_that_no_memory_holds_is_told_with_what_fits() {
     assert!(odd["text"].as_str().unwrap().contains(&format!("at most {largest} tokens")), "{odd}");
     let page = home.run(&["inspect", model, "--context", &u32::MAX.to_string()]);
     assert!(page.done().contains("does not fit, as asked for, the whole context"), "{page:?}");
+    let lines = verdict(&page.stdout);
+    assert_eq!(lines[0], "runs: no");
+    let sentence = lines[1];
     assert!(
-        page.stdout.contains("runs: no, it needs more memory than there is for a context of 4294967295 tokens; choose")
+        sentence.contains(" for a context of 4,294,967,295 tokens, and ") && sentence.contains(" choose "),
+        "{sentence}"
     );
 }
 
@@ -434,9 +444,13 @@ fn a_vocabulary_without_weights_is_told_as_one() {
     let home = Home::new();
     let model = home.changed_fixture("words.gguf", "llama3", &[], |_| None);
     let page = home.run(&["inspect", model]);
-    assert!(page.done().ends_with(
-        "\nruns: no, the file has no weights, only a vocabulary, which can be used to cut text into tokens\n"
-    ));
+    assert_eq!(
+        verdict(page.done()),
+        [
+            "runs: no",
+            "- the file has no weights, only a vocabulary, which can be used to cut text into tokens (`duan tokenize`)"
+        ]
+    );
     assert!(!page.stdout.contains("BITS/WEIGHT") && !page.stdout.contains("WORTH KNOWING"), "{page:?}");
     assert_eq!(rows(&page.stdout, "vocabulary"), ["64 tokens, 2 merges, 1 for control"]);
     assert_eq!(rows(&page.stdout, "layers"), ["2, 64 wide"]);
@@ -444,8 +458,9 @@ fn a_vocabulary_without_weights_is_told_as_one() {
     let model = home.changed_fixture("words.gguf", "llama3", &[("tokenizer.ggml.model", "bert".into())], |_| None);
     let page = home.run(&["inspect", model]);
     assert_eq!(rows(page.done(), "tokenizer"), ["WordPiece, pre-tokenizer gpt-2, not supported by this version"]);
-    assert!(page.stdout.contains("\nruns: no, the file has no weights, only a vocabulary\n"), "{page:?}");
-    assert_eq!(page.stdout.matches("runs: no, ").count(), 2);
+    let lines = verdict(&page.stdout);
+    assert_eq!(lines[..2], ["runs: no", "- the file has no weights, only a vocabulary; get a file with the model"]);
+    assert_eq!(lines.len(), 3, "{page:?}");
 }
 
 #[test]

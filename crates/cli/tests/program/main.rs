@@ -12,6 +12,7 @@ mod eval;
 mod help;
 mod inspect;
 mod inspect_odd;
+mod inspect_verdict;
 mod models;
 mod packs;
 mod quantize;

@@ -4,7 +4,7 @@ use duan_engine::{MemoryNeed, Sizes};
 use duan_model::Model;
 use serde::Serialize;
 
-use crate::engine::Engine;
+use super::Machine;
 use crate::error::Result;
 
 /// Contexts that people compare models at, in tokens.
@@ -46,41 +46,33 @@ pub struct MemoryRow {
 }
 
 impl MemoryFacts {
-    /// `None` where there is no device to judge by.
-    pub(super) fn of(model: &Model, engine: &Engine) -> Result<Option<Self>> {
-        let sizes = engine.options().sizes();
+    pub(super) fn of(model: &Model, sizes: &Sizes, machine: &Machine) -> Result<Self> {
         let config = &model.config;
         let chosen = sizes.context_for(config)?;
         let whole = config.context_length;
-        let devices = engine.devices();
-        // The engine has refused names that are none of theirs; without a name the first is the preferred one.
-        let wanted = engine.options().device.as_deref();
-        let Some(device) = devices.into_iter().find(|device| wanted.is_none_or(|name| name == device.name)) else {
-            return Ok(None);
-        };
-        let available = device.memory_available_bytes;
+        let available = machine.memory_available_bytes;
         let fits = |need: &MemoryNeed| available.map(|available| need.total_bytes <= available);
         let mut contexts: Vec<usize> = USUAL_CONTEXTS.into_iter().filter(|&context| context < whole).collect();
         contexts.extend([chosen, whole]);
         contexts.sort_unstable();
         contexts.dedup();
         let row = |context: usize| {
-            let need = need_at(model, &sizes, context)?;
+            let need = need_at(model, sizes, context)?;
             let (is_chosen, is_whole) = (context == chosen, context == whole);
             Ok(MemoryRow { need, fits: fits(&need), is_chosen, is_whole })
         };
-        Ok(Some(Self {
+        Ok(Self {
             rows: contexts.into_iter().map(row).collect::<Result<_>>()?,
             largest_context: match available {
-                Some(available) => Some(largest_context(model, &sizes, available)?),
+                Some(available) => Some(largest_context(model, sizes, available)?),
                 None => None,
             },
             kv_bytes_per_token: config.kv_values_per_position() as u64 * sizes.kv_format.bytes() as u64,
             state_bytes_per_page: model.graph.states.iter().map(|state| (state.width * size_of::<f32>()) as u64).sum(),
             page_tokens: duan_backend::PAGE_TOKENS,
-            device: device.name,
+            device: machine.device.clone(),
             available_bytes: available,
-        }))
+        })
     }
 
     /// The need at the context that the engine's options choose.

@@ -9,12 +9,16 @@
 //! Start reading at [`FileFacts::of`]; each part of the facts is one file here.
 
 mod about;
+mod circumstances;
 mod config;
+mod machine;
 mod memory;
+mod mount;
 mod odd;
 mod template;
 mod tokenizer;
 mod types;
+mod verdict;
 
 pub(crate) use about::file_type;
 
@@ -31,21 +35,28 @@ pub use config::{
     AttentionFacts, ConfigFacts, ConfigSource, ExpertsFacts, MlpFacts, NormFacts, RopeFacts, RopeScalingFacts,
     ShortConvFacts, TemperatureFacts,
 };
+pub use machine::Machine;
 pub use memory::{MemoryFacts, MemoryRow};
+pub use mount::SlowMount;
 pub use odd::{Oddity, OddityKind};
 pub use template::{TemplateFacts, TemplateStatus};
 pub use tokenizer::{SpecialTokenFacts, TokenizerFacts};
-pub use types::TypeFacts;
 pub(crate) use types::of as types_of;
+pub use types::{DiskTypeFacts, TypeFacts};
+pub use verdict::{CanRun, Circumstances, MemoryNeeded, Reason, ReasonKind, Talks, Unknown, Verdict};
 
 /// What is known of a model's file.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FileFacts {
+    /// Whether it can work here, or on the machine that it was judged for, and why.
+    pub verdict: Verdict,
     /// Length of the file, or of all files of weights of a split model or a folder.
     pub bytes: u64,
     /// Number of files: 1, or more for a split model or a folder.
     pub pieces: usize,
+    /// The files that were read, of which a folder's configuration is one; empty where they are in memory.
+    pub files: Vec<DiskFile>,
     /// What the weights lie in: `GGUF` or `safetensors`.
     pub container: &'static str,
     /// Version of GGUF; `None` for a folder.
@@ -70,6 +81,8 @@ pub struct FileFacts {
     pub bits_per_weight: Option<f64>,
     /// The tensors by type, that of the most weights first.
     pub types: Vec<TypeFacts>,
+    /// A folder's tensors by the types of their numbers in its files, where these are others; empty for a GGUF file.
+    pub disk_types: Vec<DiskTypeFacts>,
     /// How the model is built.
     pub config: ConfigFacts,
     /// How text becomes tokens.
@@ -92,36 +105,56 @@ impl FileFacts {
     /// # Errors
     /// When the context of the engine's options is not one of this model.
     pub fn of(file: &Checkpoint, engine: &Engine) -> Result<Self> {
+        Self::for_machine(file, engine, &Machine::here(engine))
+    }
+
+    /// The same, judged for `machine`. The sizes are those of the engine's options.
+    ///
+    /// # Errors
+    /// As [`FileFacts::of`].
+    pub fn for_machine(file: &Checkpoint, engine: &Engine, machine: &Machine) -> Result<Self> {
         let metadata = file.metadata();
-        let mut problems = Vec::new();
+        let (mut problems, mut stops) = (Vec::new(), Vec::new());
         let tokenizer = file.tokenizer();
-        let model = read_model(file, tokenizer.is_ok(), &mut problems);
+        let model = match read_model(file, tokenizer.is_ok()) {
+            Ok(model) => Some(model),
+            Err((problem, stop)) => {
+                problems.push(problem);
+                stops.push(stop);
+                None
+            }
+        };
         if let Err(error) = &tokenizer {
-            problems.push(without_file(file, error));
+            let problem = without_file(file, error);
+            problems.push(problem.clone());
+            stops.push(ReasonKind::Tokenizer { problem });
         }
         let tokenizer = tokenizer.ok();
         let config = config::of(file, model.as_ref());
-        let memory = match model.as_ref().map(|model| MemoryFacts::of(model, engine)) {
+        let memory = model.as_ref().map(|model| MemoryFacts::of(model, &engine.options().sizes(), machine));
+        let memory = match memory {
             // Nobody asked for a context, and the model's own cannot be used.
             Some(Err(error)) if engine.options().context.is_none() => {
                 problems.push(error.to_string());
+                stops.push(ReasonKind::Model { problem: error.to_string() });
                 None
             }
-            memory => memory.transpose()?.flatten(),
+            memory => memory.transpose()?,
         };
         problems.extend(memory.as_ref().and_then(MemoryFacts::problem));
         let types = types::of(file);
         let architecture = text(metadata, "general.architecture");
         let mut facts = Self {
+            verdict: Verdict::of_nothing(),
+            files: disk_files(file),
+            disk_types: types::on_disk(file),
             bytes: file.file_bytes(),
             pieces: file.piece_count(),
             container: if file.gguf().is_some() { "GGUF" } else { "safetensors" },
             version: file.gguf().map(GgufFile::version),
             alignment: file.gguf().map(GgufFile::alignment),
             name: text(metadata, "general.name"),
-            is_family_supported: architecture
-                .as_deref()
-                .is_some_and(|name| families::FAMILIES.iter().any(|family| family.name == name)),
+            is_family_supported: architecture.as_deref().is_some_and(is_family),
             architecture,
             about: AboutFacts::of(metadata),
             tensor_count: file.tensors().len(),
@@ -133,11 +166,12 @@ impl FileFacts {
             template: TemplateFacts::of(file, tokenizer.as_ref()),
             tokenizer: TokenizerFacts::of(metadata, tokenizer.as_ref()),
             memory,
-            unused_tensors: model.map_or_else(Vec::new, |model| model.unused_tensors),
+            unused_tensors: model.as_ref().map_or_else(Vec::new, |model| model.unused_tensors.clone()),
             problems,
             odd: Vec::new(),
         };
         facts.odd = odd::of(&facts, file, tokenizer.as_ref());
+        facts.verdict = Verdict::of(&Circumstances::of(&facts, (file, model.as_ref()), engine, machine, stops));
         Ok(facts)
     }
 
@@ -152,14 +186,55 @@ impl FileFacts {
     }
 }
 
+/// A file on the disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DiskFile {
+    /// Its name, without folders.
+    pub name: String,
+    /// Its length.
+    pub bytes: u64,
+}
+
+fn disk_files(file: &Checkpoint) -> Vec<DiskFile> {
+    let files = file.disk_files().ok().flatten().unwrap_or_default();
+    let entry = |(path, file): (std::path::PathBuf, std::fs::File)| {
+        let name = path.file_name()?.to_string_lossy().into_owned();
+        Some(DiskFile { name, bytes: file.metadata().ok()?.len() })
+    };
+    files.into_iter().filter_map(entry).collect()
+}
+
 /// The model, or why it cannot be read; `has_tokenizer` tells what a file without weights is good for.
-fn read_model(file: &Checkpoint, has_tokenizer: bool, problems: &mut Vec<String>) -> Option<Model> {
+fn read_model(file: &Checkpoint, has_tokenizer: bool) -> std::result::Result<Model, (String, ReasonKind)> {
     if file.tensors().is_empty() {
         let use_of = if has_tokenizer { ", which can be used to cut text into tokens" } else { "" };
-        problems.push(format!("the file has no weights, only a vocabulary{use_of}"));
-        return None;
+        let problem = format!("the file has no weights, only a vocabulary{use_of}");
+        return Err((problem, ReasonKind::NoWeights { has_tokenizer }));
     }
-    Model::from_checkpoint(file).map_err(|error| problems.push(without_file(file, &error))).ok()
+    Model::from_checkpoint(file).map_err(|error| {
+        let problem = without_file(file, &error);
+        (problem.clone(), stop(file, problem))
+    })
+}
+
+/// What stops a model that cannot be read.
+fn stop(file: &Checkpoint, problem: String) -> ReasonKind {
+    let name = text(file.metadata(), "general.architecture");
+    if !name.as_deref().is_some_and(is_family) {
+        return ReasonKind::Family { name };
+    }
+    let types = file.unsupported_types();
+    if types.is_empty() {
+        return ReasonKind::Model { problem };
+    }
+    let tensors = types.iter().map(|row| row.count).sum();
+    ReasonKind::Tensors { types: types.into_iter().map(|row| row.name).collect(), tensors }
+}
+
+/// Whether this version runs the family of this name.
+fn is_family(name: &str) -> bool {
+    families::FAMILIES.iter().any(|family| family.name == name)
 }
 
 /// The error without the file's name, which whoever shows facts has said already.

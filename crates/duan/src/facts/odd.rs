@@ -30,6 +30,8 @@ pub enum OddityKind {
     NoTextModel,
     /// The tokenizer's own remarks.
     Tokenizer,
+    /// What was left out or taken otherwise while a folder was translated.
+    Translation,
     /// The embedding table has more rows than there are tokens.
     PaddedVocabulary,
     /// The embedding table has fewer rows than there are tokens.
@@ -75,6 +77,9 @@ pub(super) fn of(facts: &FileFacts, file: &Checkpoint, tokenizer: Option<&Tokeni
     add(OddityKind::NoTextModel, no_text_model);
     for warning in tokenizer.map_or(&[][..], Tokenizer::warnings) {
         add(OddityKind::Tokenizer, Some(warning.clone()));
+    }
+    for warning in file.warnings() {
+        add(OddityKind::Translation, Some(warning.clone()));
     }
     let (kind, text) = vocabulary(facts);
     add(kind, text);

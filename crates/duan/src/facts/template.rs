@@ -42,6 +42,8 @@ pub struct TemplateFacts {
     pub error: Option<String>,
     /// The key it comes from.
     pub source: Option<String>,
+    /// The file of a folder that it comes from; `None` for a GGUF file, in which it stands.
+    pub file: Option<&'static str>,
     /// Its length in characters.
     pub characters: Option<usize>,
     /// The key of the template for conversations with tools, where it is another one.
@@ -70,6 +72,7 @@ impl TemplateFacts {
             status: TemplateStatus::None,
             error: None,
             source: None,
+            file: None,
             characters: None,
             tool_use_source: None,
             unused_sources: Vec::new(),
@@ -103,6 +106,7 @@ impl TemplateFacts {
                 facts.error = Some(without_file(file, &error));
             }
         }
+        facts.file = file.template_file().filter(|_| facts.status != TemplateStatus::None);
         facts
     }
 

@@ -30,6 +30,37 @@ pub struct TypeFacts {
     pub status: &'static str,
 }
 
+/// All tensors of a folder whose numbers are of one type in its files.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct DiskTypeFacts {
+    /// The type, as safetensors or a layout of quantized checkpoints names it.
+    #[serde(rename = "type")]
+    pub name: String,
+    /// How many tensors.
+    pub tensors: usize,
+    /// Their weights.
+    pub weights: u64,
+}
+
+/// A folder's tensors by their types on the disk, that of the most weights first; nothing for a GGUF file.
+pub(super) fn on_disk(file: &Checkpoint) -> Vec<DiskTypeFacts> {
+    if file.gguf().is_some() {
+        return Vec::new();
+    }
+    let mut rows: HashMap<String, DiskTypeFacts> = HashMap::new();
+    for tensor in file.tensors() {
+        let name = file.origin_of(tensor).0;
+        let empty = DiskTypeFacts { name: name.clone(), tensors: 0, weights: 0 };
+        let row = rows.entry(name).or_insert(empty);
+        row.tensors += 1;
+        row.weights = row.weights.saturating_add(tensor.elements());
+    }
+    let mut rows: Vec<DiskTypeFacts> = rows.into_values().collect();
+    rows.sort_by(|a, b| b.weights.cmp(&a.weights).then_with(|| a.name.cmp(&b.name)));
+    rows
+}
+
 /// The tensors of a file by their types, that of the most weights first.
 pub(crate) fn of(file: &Checkpoint) -> Vec<TypeFacts> {
     let mut rows: HashMap<Cow<'static, str>, TypeFacts> = HashMap::new();

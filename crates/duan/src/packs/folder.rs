@@ -119,6 +119,14 @@ impl PackFolder {
         Ok(removed)
     }
 
+    /// What all packs together may take where they are allowed `max_bytes`: half of what is free without them is a limit too.
+    /// None where the disk does not say.
+    pub(crate) fn room_bytes(&self, max_bytes: u64) -> Option<u64> {
+        let total = self.list().iter().map(|packed| packed.bytes).fold(0, u64::saturating_add);
+        let free = duan_files::free_bytes(&duan_files::nearest_folder(&self.root)?)?;
+        Some((free.saturating_add(total) / 2).min(max_bytes))
+    }
+
     pub(super) fn folder(&self, id: &str) -> PathBuf {
         self.root.join(id)
     }

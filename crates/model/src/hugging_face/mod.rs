@@ -51,6 +51,8 @@ pub(crate) struct Folder {
     config: Piece,
     pub(crate) left_out: Vec<String>,
     pub(crate) warnings: Vec<String>,
+    /// The file that the chat template was in.
+    pub(crate) template_file: Option<&'static str>,
 }
 
 impl Folder {
@@ -87,6 +89,7 @@ impl Folder {
                 self.metadata.insert(key, value)?;
             }
         }
+        self.template_file = translation.template_file;
         Ok(translation.notes)
     }
 
@@ -300,7 +303,19 @@ fn translate(
         ));
     }
     let tensors::Translated { tensors, origins, index, left_out, .. } = translated;
-    Ok(Folder { path, label, metadata, tensors, index, origins, files, config: piece, left_out, warnings })
+    Ok(Folder {
+        path,
+        label,
+        metadata,
+        tensors,
+        index,
+        origins,
+        files,
+        config: piece,
+        left_out,
+        warnings,
+        template_file: None,
+    })
 }
 
 /// Whether the head is the embedding: as the configuration says; where it does not, as there is a head or not, unless the family

@@ -1,7 +1,7 @@
-//! What `duan inspect` shows to people: what it is, what it needs, what is odd, whether it runs.
+//! What `duan inspect` shows to people: whether it runs, what it is, what it needs, what is odd.
 
 use duan::FileFacts;
-use duan::facts::{BaseModelFacts, MemoryFacts, MemoryRow, OddityKind, TypeFacts};
+use duan::facts::{BaseModelFacts, DiskFile, MemoryFacts, MemoryRow, OddityKind, TypeFacts};
 
 use super::rows::{Group, joined, shown};
 use super::{Findings, layers, words};
@@ -12,6 +12,9 @@ use crate::output::{Align, Style, Table};
 /// The tokenizer may have something to say of every token; after so many remarks the rest is counted.
 const MOST_TOKENIZER_REMARKS: usize = 3;
 
+/// Files of a model that are named; large ones have dozens.
+const MOST_FILES: usize = 6;
+
 /// Longest sentence from a file's errors and remarks, in characters.
 const LONGEST_SENTENCE: usize = 500;
 
@@ -19,7 +22,8 @@ const LONGEST_SENTENCE: usize = 500;
 pub(super) fn page(found: &Findings) -> String {
     let style = Style::stdout();
     let facts = &found.facts;
-    let mut out = file(found).text(style);
+    let mut out = super::verdict::lines(&facts.verdict, &found.name, style) + "\n";
+    out += &file(found).text(style);
     out += &layers::group(facts).text(style);
     out += &words::group(facts).text(style);
     if !facts.types.is_empty() {
@@ -29,8 +33,8 @@ pub(super) fn page(found: &Findings) -> String {
         out += &with_bold_head(&need(memory, found.is_context_chosen), style);
     }
     out += &odd(facts, style);
-    out += &verdict(facts, style);
-    out
+    out.truncate(out.trim_end_matches('\n').len());
+    out + "\n"
 }
 
 /// A table with its head emphasized, and an empty line behind it.
@@ -49,6 +53,7 @@ fn file(found: &Findings) -> Group {
         None => facts.container.to_owned(),
     };
     group.row("format", joined([Some(container), Some(bytes_text(facts.bytes)), pieces]));
+    group.rows("files", files(facts));
     group.maybe("name", facts.name.as_deref().map(shown));
     group.maybe("kind", about.kind.as_deref().filter(|&kind| kind != "model").map(shown));
     group.maybe("about", about.description.as_deref().map(shown));
@@ -62,6 +67,18 @@ fn file(found: &Findings) -> Group {
     group.maybe("licence", Some(joined(licence)).filter(|licence| !licence.is_empty()));
     group.maybe("languages", Some(about.languages.join(", ")).filter(|list| !list.is_empty()).as_deref().map(shown));
     group
+}
+
+/// The files of a model that has several, each with its length.
+fn files(facts: &FileFacts) -> Vec<String> {
+    if facts.files.len() < 2 {
+        return Vec::new();
+    }
+    let line = |file: &DiskFile| format!("{}, {}", shown(&file.name), bytes_text(file.bytes));
+    let mut lines: Vec<String> = facts.files.iter().take(MOST_FILES).map(line).collect();
+    let more = facts.files.len() - lines.len();
+    lines.extend((more > 0).then(|| format!("{}; --json has all", counted(more, "more file"))));
+    lines
 }
 
 fn base_model(base: &BaseModelFacts) -> String {
@@ -91,7 +108,24 @@ fn types(facts: &FileFacts) -> String {
             type_remark(row).to_owned(),
         ]);
     }
-    table.text()
+    table.text() + &on_disk(facts)
+}
+
+/// What a folder's weights are in its files, where that is another type than what they are read as.
+fn on_disk(facts: &FileFacts) -> String {
+    let is_same = facts
+        .disk_types
+        .iter()
+        .all(|row| facts.types.iter().any(|own| own.name == row.name && own.tensors == row.tensors));
+    if is_same {
+        return String::new();
+    }
+    let rows: Vec<String> = facts
+        .disk_types
+        .iter()
+        .map(|row| format!("{} in {}", shown(&row.name), counted(row.tensors, "tensor")))
+        .collect();
+    format!("on the disk: {}\n", rows.join(", "))
 }
 
 fn type_remark(row: &TypeFacts) -> &'static str {
@@ -184,14 +218,6 @@ fn remedy(kind: OddityKind) -> &'static str {
         OddityKind::UnusedTensors => "; --tensors lists all",
         _ => "",
     }
-}
-
-fn verdict(facts: &FileFacts, style: Style) -> String {
-    if facts.runs() {
-        return format!("{}\n", style.bold("runs: yes"));
-    }
-    let line = |problem: &String| format!("{} {}\n", style.error("runs: no,"), sentence(problem));
-    facts.problems.iter().map(line).collect()
 }
 
 /// A sentence that may quote a file, on one line.

@@ -113,6 +113,7 @@ fn template(template: &TemplateFacts) -> Vec<String> {
         }
         TemplateStatus::Ready => {
             let length = template.characters.map(|count| counted(count, "character"));
+            let source = template.file.map_or(source, str::to_owned);
             vec![joined([Some(format!("from {source}")), length])]
         }
         _ => vec![source],

@@ -54,6 +54,8 @@ pub struct Translation {
     pub entries: Vec<(String, Value)>,
     /// What is odd about the files and can be lived with, one sentence each.
     pub notes: Vec<String>,
+    /// The file that the chat template was in, where there is one.
+    pub template_file: Option<&'static str>,
 }
 
 impl Translation {
@@ -150,7 +152,8 @@ impl Settings {
 pub fn translate(files: &Files) -> Result<Translation> {
     let settings = Settings::read(files)?;
     let mut translation = Translation::default();
-    let templates = templates::entries(files, &settings.tokenizer_config, &mut translation.notes)?;
+    let (templates, template_file) = templates::entries(files, &settings.tokenizer_config, &mut translation.notes)?;
+    translation.template_file = template_file;
     if let Some(bytes) = &files.tokenizer {
         let file = files.label("tokenizer.json");
         Reader { file: &file, settings: &settings, translation: &mut translation }

@@ -18,6 +18,10 @@ struct Found {
 }
 
 impl Found {
+    fn is_empty(&self) -> bool {
+        self.default.is_none() && self.named.is_empty()
+    }
+
     fn add(&mut self, name: &str, template: String, notes: &mut Vec<String>) {
         if name == "default" {
             self.default.get_or_insert(template);
@@ -58,11 +62,14 @@ impl Found {
     }
 }
 
-/// The entries for chat templates.
+/// Entries, and the file that they are from.
+type Entries = (Vec<(String, Value)>, Option<&'static str>);
+
+/// The entries for chat templates, and which file they are from: the default one where several have some.
 ///
 /// Files for themselves come first, as `transformers` reads them: `chat_template.jinja` with those in `additional_chat_templates`,
 /// then `chat_template` in `tokenizer_config.json`, then `chat_template.json`.
-pub(super) fn entries(files: &Files, config: &Json, notes: &mut Vec<String>) -> Result<Vec<(String, Value)>> {
+pub(super) fn entries(files: &Files, config: &Json, notes: &mut Vec<String>) -> Result<Entries> {
     let mut found = Found::default();
     if let Some(template) = &files.chat_template {
         found.add("default", text(template, "chat_template.jinja", notes), notes);
@@ -70,16 +77,19 @@ pub(super) fn entries(files: &Files, config: &Json, notes: &mut Vec<String>) -> 
     for (name, template) in &files.named_chat_templates {
         found.add(name, text(template, name, notes), notes);
     }
-    if found.default.is_none() && found.named.is_empty() {
+    let mut file = if found.default.is_some() { "chat_template.jinja" } else { "additional_chat_templates" };
+    if found.is_empty() {
+        file = "tokenizer_config.json";
         found.add_json(&config["chat_template"], notes);
     }
-    if found.default.is_none()
-        && found.named.is_empty()
+    if found.is_empty()
         && let Some(bytes) = &files.chat_template_json
     {
-        let json: Json = parse(&files.label("chat_template.json"), bytes)?;
+        file = "chat_template.json";
+        let json: Json = parse(&files.label(file), bytes)?;
         found.add_json(&json["chat_template"], notes);
     }
+    let file = (!found.is_empty()).then_some(file);
     let mut entries = Vec::new();
     if !found.named.is_empty() {
         let names: StringArray = found.named.iter().map(|(name, _)| name).collect();
@@ -88,7 +98,7 @@ pub(super) fn entries(files: &Files, config: &Json, notes: &mut Vec<String>) -> 
     entries
         .extend(found.named.into_iter().map(|(name, text)| (format!("tokenizer.chat_template.{name}"), text.into())));
     entries.extend(found.default.map(|text| ("tokenizer.chat_template".to_owned(), text.into())));
-    Ok(entries)
+    Ok((entries, file))
 }
 
 fn text(bytes: &[u8], name: &str, notes: &mut Vec<String>) -> String {

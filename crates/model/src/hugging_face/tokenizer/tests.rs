@@ -195,15 +195,19 @@ fn templates_come_from_files_first() {
         let options = RenderOptions { template: name.map(str::to_owned), ..RenderOptions::default() };
         Some(template.render(&[], &options).unwrap().text())
     };
+    let file = |files: &Files| translate(files).unwrap().template_file;
     assert_eq!(render(&of(&small()), None), None);
+    assert_eq!(file(&of(&small())), None);
     let files = Files { chat_template_json: bytes(&json!({"chat_template": "json"})), ..of(&small()) };
     assert_eq!(render(&files, None).unwrap(), "json");
+    assert_eq!(file(&files), Some("chat_template.json"));
     let list = json!([
         {"name": "default", "template": "listed"}, {"name": "rag chat", "template": "rag"}, {"name": "no"},
         {"name": "tool_use", "template": "tools"},
     ]);
     let files = Files { tokenizer_config: bytes(&json!({"chat_template": list})), ..files };
     assert_eq!(render(&files, None).unwrap(), "listed");
+    assert_eq!(file(&files), Some("tokenizer_config.json"));
     assert_eq!(render(&files, Some("rag_chat")).unwrap(), "rag");
     assert_eq!(render(&files, Some("tool_use")).unwrap(), "tools");
     let names: StringArray = ["rag_chat", "tool_use"].into_iter().collect();
@@ -214,6 +218,8 @@ fn templates_come_from_files_first() {
         ..files
     };
     assert_eq!(render(&files, None).unwrap(), "jinja");
+    assert_eq!(file(&files), Some("chat_template.jinja"));
+    assert_eq!(file(&Files { chat_template: None, ..files.clone() }), Some("additional_chat_templates"));
     assert_eq!(render(&files, Some("tool_use")).unwrap(), "more");
 }
 
