@@ -91,14 +91,15 @@ impl Default for EngineOptions {
     }
 }
 
-/// The weight format of this name that can be written; case does not matter.
+/// The weight format of this name that a model's matrices can be brought into; case does not matter. Those that GGUF does not know
+/// only come from folders that have them.
 ///
 /// # Errors
 /// Where there is none.
 pub fn writable_format(name: &str) -> Result<&'static Format> {
-    let found = duan_quant::format_by_name(name).filter(|format| format.quantize.is_some());
-    found.ok_or_else(|| {
-        let known = duan_quant::FORMATS.iter().filter(|format| format.quantize.is_some()).map(|format| format.name);
+    let fits = |format: &Format| format.is_writable() && format.gguf_id.is_some();
+    duan_quant::format_by_name(name).filter(|format| fits(format)).ok_or_else(|| {
+        let known = duan_quant::FORMATS.iter().filter(|format| fits(format)).map(|format| format.name);
         Error::UnknownFormat { name: name.to_owned(), known: known.collect::<Vec<_>>().join(", ") }
     })
 }

@@ -318,7 +318,7 @@ impl Checkpoint {
                 continue;
             };
             self.format_of(tensor)?;
-            if format.quantize.is_none() {
+            if !format.is_writable() {
                 let what = format!("duan reads {} and does not write it", format.name);
                 return Err(Error::unsupported(self.label(), what, "choose another format"));
             }

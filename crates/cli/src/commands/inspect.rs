@@ -97,7 +97,13 @@ fn judged_for(args: &Args, common: &Common) -> anyhow::Result<(Engine, Machine)>
     if let Some(machine) = of_another {
         return Ok((engine(None)?, machine));
     }
-    let engine = engine(args.device.clone())?;
+    let engine = engine(args.device.clone()).map_err(|error| match error {
+        duan::Error::UnknownDevice { name, known } => anyhow::anyhow!(
+            "--for {name}: expected a device of this machine ({known}), a file with what `duan devices --json` prints, or a size \
+             such as 6GiB"
+        ),
+        other => other.into(),
+    })?;
     let machine = Machine::here(&engine);
     Ok((engine, machine))
 }
