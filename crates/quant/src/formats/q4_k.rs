@@ -95,21 +95,6 @@ pub(super) fn group_codes(values: &[f32; 256], found: &Minima<1>, steps: f32) ->
     all
 }
 
-const PLAN: MinimumPlan = MinimumPlan {
-    highest: 63.0,
-    ends: ENDS,
-    weighted_ends: WEIGHTED_ENDS,
-    tops: &[63.0, 62.0, 61.0],
-    beside: &[
-        (0.0, 0.0),
-        (-1.0, 0.0),
-        (1.0, 0.0),
-        (0.0, -1.0),
-        (0.0, 1.0),
-        (-1.0, 1.0),
-        (1.0, -1.0),
-        (-1.0, -1.0),
-        (1.0, 1.0),
-    ],
-    refits: 1,
-};
+/// How Q4_K and Q5_K are searched, whose scales and minima are stored alike.
+pub(super) const PLAN: MinimumPlan =
+    MinimumPlan { highest: 63.0, ends: ENDS, weighted_ends: WEIGHTED_ENDS, tops: &[63.0, 62.0, 61.0], refits: 1 };

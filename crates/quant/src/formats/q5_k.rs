@@ -5,8 +5,8 @@
 //! The fifth bit of weight `32 g + j` is bit `g` of byte `j`.
 
 use super::blocks::{decode_blocks, read_f16};
-use super::q4_k::{group_codes, scale_and_minimum, write_scales_and_minima};
-use crate::search::{ENDS, Minima, MinimumPlan, WEIGHTED_ENDS, search_minima, search_super_blocks};
+use super::q4_k::{PLAN, group_codes, scale_and_minimum, write_scales_and_minima};
+use crate::search::{Minima, search_minima, search_super_blocks};
 use crate::{Activation, Format};
 
 pub(super) static Q5_K: Format = Format {
@@ -67,22 +67,3 @@ fn write(values: &[f32; 256], found: &Minima<1>, bytes: &mut [u8; 176]) {
         }
     }
 }
-
-const PLAN: MinimumPlan = MinimumPlan {
-    highest: 63.0,
-    ends: ENDS,
-    weighted_ends: WEIGHTED_ENDS,
-    tops: &[63.0, 62.0, 61.0],
-    beside: &[
-        (0.0, 0.0),
-        (-1.0, 0.0),
-        (1.0, 0.0),
-        (0.0, -1.0),
-        (0.0, 1.0),
-        (-1.0, 1.0),
-        (1.0, -1.0),
-        (-1.0, -1.0),
-        (1.0, 1.0),
-    ],
-    refits: 1,
-};

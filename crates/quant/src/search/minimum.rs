@@ -98,6 +98,10 @@ pub(crate) struct Best {
 /// Where the lowest and the highest weight are put, in codes from the lowest and the highest one.
 pub(crate) type Ends = [(f32, f32)];
 
+/// Codes of scale and minimum that are tried around the nearest ones.
+const NEIGHBOURS: &[(f32, f32)] =
+    &[(0.0, 0.0), (-1.0, 0.0), (1.0, 0.0), (0.0, -1.0), (0.0, 1.0), (-1.0, 1.0), (1.0, -1.0), (-1.0, -1.0), (1.0, 1.0)];
+
 /// [`Ends`] for groups of 32 weights whose errors count alike.
 pub(crate) const ENDS: &Ends = &[
     (0.0, 0.0),
@@ -255,8 +259,6 @@ pub(crate) struct Plan {
     pub(crate) weighted_ends: &'static Ends,
     /// What the largest scale, and the lowest minimum, of the block become, for each pair of `d` and `dmin` that is tried.
     pub(crate) tops: &'static [f32],
-    /// Integer scales and minima that are tried, counted from the nearest.
-    pub(crate) beside: &'static [(f32, f32)],
     /// How often `d` and `dmin` are fitted anew.
     pub(crate) refits: usize,
 }
@@ -362,7 +364,7 @@ fn nearest<const STEPS: i32, const N: usize, const TILES: usize>(
     let (per_d, per_dmin) = (inverse(d), inverse(dmin));
     for (tile, (group, best)) in groups.iter().zip(best).enumerate() {
         let mut least = [f32::INFINITY; LANES];
-        for &(scale_beside, minimum_beside_it) in plan.beside {
+        for &(scale_beside, minimum_beside_it) in NEIGHBOURS {
             let (mut scales, mut minima) = ([0.0; LANES], [0.0; LANES]);
             let (mut steps, mut offsets) = ([0.0; LANES], [0.0; LANES]);
             for lane in 0..LANES {
