@@ -57,14 +57,8 @@ fn identify(bytes: &[u8]) -> (String, &'static str) {
     if bytes.len() < 4 {
         return (format!("this file has {} bytes, too few for any model", bytes.len()), FETCH_AGAIN);
     }
-    if bytes.starts_with(b"version https://git-lfs") {
-        return known(
-            "a Git LFS pointer, which only names the model",
-            "fetch the real file with `git lfs pull`, or download it",
-        );
-    }
-    if is_html(bytes) {
-        return known("an HTML page", "the download got a web page (a login, an error); download the file itself");
+    if let Some((what, remedy)) = failed_download(bytes) {
+        return known(what, remedy);
     }
     if let Some(what) = old_ggml(bytes) {
         return known(what, "get a GGUF file of this model, or convert it again");
@@ -88,6 +82,16 @@ fn identify(bytes: &[u8]) -> (String, &'static str) {
         );
     }
     unknown(bytes)
+}
+
+/// What stands in the place of a file that was not downloaded as it should be, whatever kind it is of, and what to do.
+pub(crate) fn failed_download(bytes: &[u8]) -> Option<(&'static str, &'static str)> {
+    if bytes.starts_with(b"version https://git-lfs") {
+        let remedy = "fetch the real file with `git lfs pull`, or download it";
+        return Some(("a Git LFS pointer, which only names the file", remedy));
+    }
+    is_html(bytes)
+        .then_some(("an HTML page", "the download got a web page (a login, an error); download the file itself"))
 }
 
 fn unknown(bytes: &[u8]) -> (String, &'static str) {

@@ -20,6 +20,7 @@ pub mod write;
 pub use crate::pieces::FileLength;
 pub(crate) use file::check_types;
 pub use file::{ALIGNMENT_LIMIT_BYTES, GgufFile, HEADER_LIMIT_BYTES, UnsupportedType};
+pub(crate) use identify::failed_download;
 pub use metadata::Metadata;
 pub use split::PIECES_LIMIT;
 pub use tensor::{NO_TYPE_ID, TensorInfo};

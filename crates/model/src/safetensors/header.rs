@@ -1,15 +1,18 @@
 //! The header of a safetensors file, checked.
 
-use std::collections::HashSet;
 use std::fmt;
 
 use duan_quant::Format;
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 
 use crate::error::{Error, Result, quoted};
+use crate::gguf::failed_download;
 
 /// The longest header that is accepted, as in the library of Hugging Face.
 pub const HEADER_LIMIT_BYTES: u64 = 100_000_000;
+
+/// Most tensors of a file: far more than any has, and few enough that a header made to take memory takes little.
+const MOST_TENSORS: usize = 1 << 17;
 
 /// Most axes of a tensor: far more than any model has.
 const MOST_AXES: usize = 8;
@@ -122,10 +125,9 @@ struct Raw {
     data_offsets: (u64, u64),
 }
 
-/// The whole header: entries in their order, and the first name that stands there twice.
+/// The whole header: entries in their order.
 struct RawHeader {
     entries: Vec<(String, Raw)>,
-    duplicate: Option<String>,
 }
 
 impl<'de> Deserialize<'de> for RawHeader {
@@ -139,18 +141,21 @@ impl<'de> Deserialize<'de> for RawHeader {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<RawHeader, A::Error> {
-                let (mut entries, mut names, mut duplicate) = (Vec::new(), HashSet::new(), None);
+                let (mut entries, mut has_metadata) = (Vec::new(), false);
                 while let Some(name) = map.next_key::<String>()? {
-                    if !names.insert(name.clone()) {
-                        duplicate.get_or_insert_with(|| name.clone());
+                    if entries.len() == MOST_TENSORS {
+                        return Err(serde::de::Error::custom(format!("more than {MOST_TENSORS} tensors")));
                     }
                     if name == METADATA {
+                        if std::mem::replace(&mut has_metadata, true) {
+                            return Err(serde::de::Error::custom(format!("a duplicate `{METADATA}`")));
+                        }
                         map.next_value::<IgnoredAny>()?;
                     } else {
                         entries.push((name, map.next_value()?));
                     }
                 }
-                Ok(RawHeader { entries, duplicate })
+                Ok(RawHeader { entries })
             }
         }
         deserializer.deserialize_map(Entries)
@@ -160,6 +165,9 @@ impl<'de> Deserialize<'de> for RawHeader {
 /// Reads and checks the header at the start of `file`.
 pub(super) fn read(label: &str, file: &[u8]) -> Result<Vec<TensorEntry>> {
     let available = file.len() as u64;
+    if let Some((what, remedy)) = failed_download(file) {
+        return Err(Error::wrong_file(label, format!("this is {what}, not a safetensors file"), remedy));
+    }
     let Some((length, rest)) = file.split_first_chunk::<8>() else {
         return Err(Error::Truncated {
             file: label.into(),
@@ -185,8 +193,10 @@ pub(super) fn read(label: &str, file: &[u8]) -> Result<Vec<TensorEntry>> {
     })?;
     let header: RawHeader = serde_json::from_slice(header)
         .map_err(|error| malformed(label, "the header", "an entry for each tensor", quoted(&error.to_string())))?;
-    if let Some(name) = header.duplicate {
-        return Err(Error::tensor(label, &name, "each tensor once", "a duplicate name").with_remedy(FETCH_AGAIN));
+    let mut names: Vec<&str> = header.entries.iter().map(|entry| &*entry.0).collect();
+    names.sort_unstable();
+    if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(Error::tensor(label, pair[0], "each tensor once", "a duplicate name").with_remedy(FETCH_AGAIN));
     }
     let (start, data_bytes) = (8 + length, rest.len() as u64 - length);
     let check = |(name, raw)| check(label, name, raw, start, data_bytes);

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bytes::SharedBytes;
 use crate::error::{Error, Result, file_label};
+use crate::gguf::failed_download;
 use crate::pieces::Piece;
 
 pub use header::{Dtype, HEADER_LIMIT_BYTES, TensorEntry};
@@ -105,6 +106,9 @@ pub(crate) fn read_json<T: serde::de::DeserializeOwned>(path: &Path, limit: u64)
 
 /// Parses a JSON text; `label` is what messages call it.
 pub(crate) fn parse_json<T: serde::de::DeserializeOwned>(label: &str, text: &[u8]) -> Result<T> {
+    if let Some((what, remedy)) = failed_download(text) {
+        return Err(Error::wrong_file(label, format!("this is {what}, not a JSON file"), remedy));
+    }
     serde_json::from_slice(text).map_err(|error| {
         let found = format!("this is not the JSON that it should be ({})", crate::quoted(&error.to_string()));
         Error::wrong_file(label, found, "get it again, from where the model is published")

@@ -42,6 +42,8 @@ fn every_break_of_the_format_has_its_own_message() {
     cut[..8].copy_from_slice(&50u64.to_le_bytes());
     let twice =
         r#"{"t":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},"t":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}}"#;
+    let entry = |number| format!(r#""{number}":{{"dtype":"I8","shape":[0],"data_offsets":[0,0]}}"#);
+    let many = format!("{{{}}}", (0..=1 << 17).map(entry).collect::<Vec<_>>().join(","));
     let overlap =
         r#"{"a":{"dtype":"I8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"I8","shape":[4],"data_offsets":[3,7]}}"#;
     for (bytes, found) in [
@@ -49,7 +51,14 @@ fn every_break_of_the_format_has_its_own_message() {
         (long, "expected a header of at most 100000000 bytes, found 9223372036854775808 bytes"),
         (above, "expected a header of at most 100000000 bytes, found 100000001 bytes"),
         (cut, "the header needs 50 bytes, and 2 are left"),
-        (b"<!doctype html>".to_vec(), "this is not a safetensors file"),
+        (b"GGUF \0\0\0 more".to_vec(), "this is not a safetensors file"),
+        (b"<!doctype html>".to_vec(), "this is an HTML page, not a safetensors file; the download got a web page"),
+        (
+            b"version https://git-lfs.github.com/spec/v1\n".to_vec(),
+            "this is a Git LFS pointer, which only names the file",
+        ),
+        (file(r#"{"__metadata__":{},"__metadata__":{}}"#, 0), "a duplicate `__metadata__`"),
+        (file(&many, 0), "more than 131072 tensors"),
         (file("{\"t\":3}", 0), "the header: expected an entry for each tensor"),
         (file(twice, 2), "tensor `t`: expected each tensor once, found a duplicate name"),
         (file(&tensor("[8,4]", "[1]"), 8), "offsets 8 to 4"),

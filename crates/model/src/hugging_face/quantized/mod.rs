@@ -25,11 +25,13 @@ use crate::safetensors::{Dtype, SafetensorsFile};
 /// when numbers are of a type that no weight has.
 pub(super) fn logical(config: &Config, files: &[SafetensorsFile], warnings: &mut Vec<String>) -> Result<Vec<Logical>> {
     let scheme = Scheme::of(config)?;
-    let mut tensors: Vec<Logical> = Vec::new();
+    let mut tensors: Vec<(usize, Logical)> = Vec::new();
     let mut modules: Vec<Module<'_>> = Vec::new();
     let mut index: HashMap<&str, usize> = HashMap::new();
     for (piece, file) in files.iter().enumerate() {
         for entry in file.tensors() {
+            // Where it stands in the files, and a module where its first part does.
+            let place = tensors.len() + modules.len();
             let tensor = Logical {
                 name: entry.name.clone(),
                 dtype: entry.dtype,
@@ -42,11 +44,11 @@ pub(super) fn logical(config: &Config, files: &[SafetensorsFile], warnings: &mut
             let is_unused = is_not_text(&tensor.name) || is_not_needed(&tensor.name);
             let part = scheme.part(&entry.name, entry.dtype).filter(|_| !is_unused);
             let Some((name, part)) = part else {
-                tensors.push(tensor);
+                tensors.push((place, tensor));
                 continue;
             };
             let at = *index.entry(name).or_insert_with(|| {
-                modules.push(Module { name, place: tensors.len() + modules.len(), parts: HashMap::new() });
+                modules.push(Module { name, place, parts: HashMap::new() });
                 modules.len() - 1
             });
             modules[at].parts.insert(part, tensor);
@@ -56,14 +58,14 @@ pub(super) fn logical(config: &Config, files: &[SafetensorsFile], warnings: &mut
     for module in modules {
         let tensor = module.read(config.label(), &scheme, files)?;
         odd.extend(tensor.grouped.iter().flat_map(|matrix| matrix.warnings()).cloned());
-        // Where its first part stood in the files: those before it are in their places already.
-        tensors.insert(module.place, tensor);
+        tensors.push((module.place, tensor));
     }
+    tensors.sort_by_key(|&(place, _)| place);
     if let Some(first) = odd.first() {
         let others = odd.len() - 1;
         warnings.push(if others == 0 { first.clone() } else { format!("{first} ({others} more are like it)") });
     }
-    Ok(tensors)
+    Ok(tensors.into_iter().map(|(_, tensor)| tensor).collect())
 }
 
 /// A matrix that is several tensors.

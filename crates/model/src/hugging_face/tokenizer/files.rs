@@ -1,10 +1,10 @@
 //! The files of a folder that say something about its tokenizer.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use crate::error::{Error, Result, file_label};
+use crate::safetensors::open_regular;
 
 /// The longest vocabulary that is read. The largest known ones have 35 MB.
 const LONGEST_VOCABULARY_BYTES: u64 = 512 << 20;
@@ -40,6 +40,8 @@ pub struct Files {
     pub chat_template_json: Option<Vec<u8>>,
     /// The files `NAME.jinja` in `additional_chat_templates`: their names, and what they hold.
     pub named_chat_templates: Vec<(String, Vec<u8>)>,
+    /// Rows of the model's embedding, where they are known: a token for each, whatever `config.json` says.
+    pub embedding_rows: Option<u64>,
 }
 
 impl Files {
@@ -63,6 +65,7 @@ impl Files {
             chat_template: small("chat_template.jinja")?,
             chat_template_json: small("chat_template.json")?,
             named_chat_templates: named_chat_templates(&folder.join("additional_chat_templates"))?,
+            embedding_rows: None,
         })
     }
 
@@ -75,10 +78,10 @@ impl Files {
 /// The bytes of a file, or `None` where it is missing.
 fn read(path: &Path, most_bytes: u64) -> Result<Option<Vec<u8>>> {
     let refused = |source| Error::io(file_label(path), "read it", source);
-    let file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        opened => opened.map_err(refused)?,
-    };
+    if std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound) {
+        return Ok(None);
+    }
+    let file = open_regular(path, &file_label(path))?;
     let mut bytes = Vec::new();
     file.take(most_bytes + 1).read_to_end(&mut bytes).map_err(refused)?;
     if bytes.len() as u64 > most_bytes {

@@ -5,10 +5,12 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value as Json;
+use serde_json::value::RawValue;
 
 use crate::error::{Error, Result, quoted};
+use crate::gguf::failed_download;
 
 /// What to do about a file that breaks the rules of its format.
 const REMEDY: &str = "the file is damaged, or made by a tool that does it differently; get it from another source";
@@ -17,10 +19,26 @@ const REMEDY: &str = "the file is damaged, or made by a tool that does it differ
 #[derive(Deserialize)]
 pub(super) struct TokenizerJson {
     pub(super) added_tokens: Option<Vec<AddedToken>>,
+    #[serde(default, deserialize_with = "bounded")]
     pub(super) normalizer: Option<Json>,
+    #[serde(default, deserialize_with = "bounded")]
     pub(super) pre_tokenizer: Option<Json>,
+    #[serde(default, deserialize_with = "bounded")]
     pub(super) post_processor: Option<Json>,
     pub(super) model: Model,
+}
+
+/// The longest text of a part that is kept as JSON, which takes many times as much memory. The longest known ones have half a
+/// megabyte.
+const LONGEST_PART_BYTES: usize = 4 << 20;
+
+/// Any JSON of a bounded length.
+fn bounded<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Option<Json>, D::Error> {
+    let Some(text) = Option::<Box<RawValue>>::deserialize(deserializer)? else { return Ok(None) };
+    if text.get().len() > LONGEST_PART_BYTES {
+        return Err(D::Error::custom(format!("a part of more than {LONGEST_PART_BYTES} bytes")));
+    }
+    serde_json::from_str(text.get()).map_err(D::Error::custom)
 }
 
 /// A token that is found in text before anything else happens to it.
@@ -135,6 +153,9 @@ impl<'de> Visitor<'de> for MergeVisitor {
 pub(super) fn parse<T: DeserializeOwned>(file: &str, bytes: &[u8]) -> Result<T> {
     // Some editors of Windows put a mark of the byte order in front.
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    if let Some((what, remedy)) = failed_download(bytes) {
+        return Err(Error::wrong_file(file, format!("this is {what}, not a JSON file"), remedy));
+    }
     serde_json::from_slice(bytes).map_err(|error| {
         let place = format!("line {} column {}", error.line(), error.column());
         malformed(file, place, "JSON as this file's format has it", quoted_error(&error))

@@ -31,6 +31,8 @@ mod tokens;
 
 pub use files::Files;
 
+use std::collections::HashSet;
+
 use serde_json::Value as Json;
 
 use crate::error::{Error, Result, quoted};
@@ -44,6 +46,9 @@ use json::{AddedToken, TokenizerJson, Vocab, malformed, parse};
 use sentencepiece::SentencePiece;
 use special::{Sources, Special};
 use tokens::{CONTROL, NORMAL, Tokens, UNKNOWN, kind_of_added, kind_of_listed};
+
+/// The most that is said of one tokenizer.
+const MOST_NOTES: usize = 16;
 
 const REMEDY: &str = "this kind of tokenizer is not supported yet; use another model, or a GGUF file of it";
 
@@ -83,6 +88,9 @@ struct Settings {
     added_tokens: Json,
     config: Json,
     generation_config: Json,
+    embedding_rows: Option<u64>,
+    /// Texts that some file lists among the special tokens.
+    special: HashSet<String>,
 }
 
 impl Settings {
@@ -91,9 +99,14 @@ impl Settings {
             Some(bytes) => parse(&files.label(name), bytes),
             None => Ok(Json::Null),
         };
+        let tokenizer_config = read("tokenizer_config.json", &files.tokenizer_config)?;
+        let special_tokens_map = read("special_tokens_map.json", &files.special_tokens_map)?;
+        let special = [&tokenizer_config, &special_tokens_map].into_iter().flat_map(special_texts).collect();
         Ok(Settings {
-            tokenizer_config: read("tokenizer_config.json", &files.tokenizer_config)?,
-            special_tokens_map: read("special_tokens_map.json", &files.special_tokens_map)?,
+            tokenizer_config,
+            special_tokens_map,
+            special,
+            embedding_rows: files.embedding_rows,
             added_tokens: read("added_tokens.json", &files.added_tokens)?,
             config: read("config.json", &files.config)?,
             generation_config: read("generation_config.json", &files.generation_config)?,
@@ -102,18 +115,8 @@ impl Settings {
 
     /// Rows of the model's embedding.
     fn vocab_size(&self) -> Option<u64> {
-        self.config["vocab_size"].as_u64().or_else(|| self.config["text_config"]["vocab_size"].as_u64())
-    }
-
-    /// Whether some file lists this text among the special tokens.
-    fn lists_as_special(&self, text: &str) -> bool {
-        [&self.tokenizer_config, &self.special_tokens_map].into_iter().any(|file| {
-            let others = file["additional_special_tokens"].as_array();
-            let is_text = |entry: &Json| entry == text || entry["content"] == text;
-            let roles = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
-            others.is_some_and(|list| list.iter().any(is_text))
-                || roles.iter().any(|role| is_text(&file[format!("{role}_token")]))
-        })
+        let said = || self.config["vocab_size"].as_u64().or_else(|| self.config["text_config"]["vocab_size"].as_u64());
+        self.embedding_rows.or_else(said)
     }
 
     /// Takes in the added tokens that only other files than `tokenizer.json` know.
@@ -136,11 +139,20 @@ impl Settings {
                 return Err(malformed(file, "`added_tokens.json`", "an id for each token", quoted(&id.to_string())));
             };
             if is_new(tokens, id) && tokens.find(text).is_none_or(|known| u64::from(known) == id) {
-                tokens.add(text, id, kind_of_added(text, self.lists_as_special(text)), notes)?;
+                tokens.add(text, id, kind_of_added(text, self.special.contains(text)), notes)?;
             }
         }
         Ok(())
     }
+}
+
+/// The special tokens that a file lists.
+fn special_texts(file: &Json) -> Vec<String> {
+    let roles = ["bos", "eos", "unk", "sep", "pad", "cls", "mask"];
+    let roles = roles.iter().map(|role| &file[format!("{role}_token")]);
+    let others = file["additional_special_tokens"].as_array().into_iter().flatten();
+    let text = |entry: &Json| entry.as_str().or(entry["content"].as_str()).map(str::to_owned);
+    roles.chain(others).filter_map(text).collect()
 }
 
 /// Translates what the files hold.
@@ -168,6 +180,12 @@ pub fn translate(files: &Files) -> Result<Translation> {
         return Err(Error::wrong_file(folder, found, "fetch the model's tokenizer.json into the folder"));
     }
     translation.entries.extend(templates);
+    let notes = &mut translation.notes;
+    if notes.len() > MOST_NOTES {
+        let others = notes.len() - MOST_NOTES;
+        notes.truncate(MOST_NOTES);
+        notes.push(format!("{others} more of the tokenizer's rules or tokens are odd"));
+    }
     Ok(translation)
 }
 

@@ -53,6 +53,9 @@ fn the_list_is_padded_and_named() {
     assert_eq!(texts(&files), ["a", "b", "c", "ab", "abc", "<|end|>", "[PAD6]", "[PAD7]"]);
     assert_eq!(value(&files, keys::TYPES), Some(Array::I32(vec![1, 1, 1, 1, 1, 3, 5, 5]).into()));
     assert_eq!(value(&files, keys::MERGES), Some([&"a b", &"ab c"].into_iter().collect::<StringArray>().into()));
+    // The rows of the model's embedding come before what is said of them.
+    let rows = |embedding_rows| Files { embedding_rows, ..files.clone() };
+    assert_eq!((texts(&rows(Some(7))).len(), texts(&rows(None)).len()), (7, 8));
     // Holes inside are filled as well.
     let files = of(&changed(|json| json["model"]["vocab"]["d"] = 7.into()));
     assert_eq!(texts(&files)[5..], ["<|end|>", "[PAD6]", "d"]);
@@ -61,6 +64,24 @@ fn the_list_is_padded_and_named() {
     let translation = translate(&files).unwrap();
     assert_eq!(texts(&files).len(), 5);
     assert!(translation.notes[0].contains("1 tokens from 5 `<|end|>` on have no row"), "{:?}", translation.notes);
+}
+
+#[test]
+fn little_is_said_of_much_that_is_odd() {
+    let added = |number: u64| json!({"id": 10 + number, "content": "", "special": true});
+    let files = of(&changed(|json| json["added_tokens"] = (0..100).map(added).collect()));
+    let notes = translate(&files).unwrap().notes;
+    assert_eq!(notes.len(), 17);
+    assert_eq!(notes[16], "84 more of the tokenizer's rules or tokens are odd");
+}
+
+#[test]
+fn parts_of_any_length_and_files_that_are_others_are_refused() {
+    let long = of(&changed(|json| json["post_processor"] = "x".repeat(5 << 20).into()));
+    assert!(error(&long).contains("a part of more than 4194304 bytes"));
+    let pointer =
+        Files { tokenizer: Some(b"version https://git-lfs.github.com/spec/v1\noid".to_vec()), ..of(&small()) };
+    assert!(error(&pointer).contains("f/tokenizer.json: this is a Git LFS pointer"), "{}", error(&pointer));
 }
 
 #[test]
@@ -92,7 +113,8 @@ fn what_breaks_the_format_is_named() {
         (r#"{"model": {"vocab": {"a": 0}}, "pre_tokenizer": {"type": "ByteLevel"}}"#, "no such key"),
         (r#"{"model": {"type": "WordPiece", "vocab": {"a": 0}}}"#, "the kind of the model is `WordPiece`"),
         (r#"{"vocab": {"a": 0}}"#, "missing field `model`"),
-        ("<html>", "line 1 column 1"),
+        ("<html>", "this is an HTML page, not a JSON file"),
+        ("[what]", "line 1 column 2"),
         ("", "line 1 column 0"),
     ] {
         let files = Files { tokenizer: Some(text.as_bytes().to_vec()), folder: "f".to_owned(), ..Files::default() };
@@ -242,7 +264,7 @@ fn a_folder_is_read() {
     assert_eq!(texts(&files).len(), 7);
     std::fs::remove_file(folder.path().join("tokenizer.json")).unwrap();
     std::fs::create_dir(folder.path().join("tokenizer.json")).unwrap();
-    assert!(Files::read(folder.path()).unwrap_err().to_string().contains("cannot read it"));
+    assert!(Files::read(folder.path()).unwrap_err().to_string().contains("this is a folder, a device or a pipe"));
 }
 
 #[test]
