@@ -78,8 +78,6 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     }
     keys.window(false)?;
     keys.windowed_layers(PATTERN)?;
-    if keys.rope_base()?.is_none() {
-        keys.put("rope.freq_base", GLOBAL_BASE)?;
-    }
+    keys.usual_rope_base = f64::from(GLOBAL_BASE);
     keys.rope()
 }

@@ -68,7 +68,8 @@ pub(super) fn only_attention(keys: &mut Keys<'_>) -> Result<()> {
     for key in ["mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias", "normalization_function", "init_method"] {
         config.get(key);
     }
-    let is_rotated = config.optional_text("position_embedding_type")? != Some("nope");
+    // Nothing said means the same as "nope".
+    let is_rotated = config.optional_text("position_embedding_type")? == Some("rope");
     keys.put("rope.scaling.finetuned", is_rotated)
 }
 

@@ -11,6 +11,9 @@ pub(super) const FAMILY: Family = Family { name: "lfm2", read, folders: FOLDERS 
 
 const FOLDERS: &[Translation] = &[Translation { model_types: &["lfm2"], keys, tensors: TENSORS, is_tied: true }];
 
+/// What configurations mean that name no base.
+const ROPE_BASE: f64 = 1_000_000.0;
+
 const TENSORS: Tensors = Tensors {
     own: &[
         ("operator_norm", To::Name("attn_norm")),
@@ -68,6 +71,7 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     keys.put("vocab_size", config.count("vocab_size")?)?;
     keys.put("shortconv.l_cache", config.count("conv_L_cache")?)?;
     keys.put("attention.layer_norm_rms_epsilon", config.number("norm_eps")? as f32)?;
+    keys.usual_rope_base = ROPE_BASE;
     keys.rope()
 }
 

@@ -10,8 +10,13 @@ use crate::hugging_face::{Keys, PLAIN, Tensors, To, Translation};
 
 pub(super) const FAMILY: Family = Family { name: "llama", read, folders: FOLDERS };
 
-const FOLDERS: &[Translation] =
-    &[Translation { model_types: &["llama", "mistral", "mixtral"], keys, tensors: TENSORS, is_tied: false }];
+const FOLDERS: &[Translation] = &[
+    Translation { model_types: &["llama", "mistral"], keys, tensors: TENSORS, is_tied: false },
+    Translation { model_types: &["mixtral"], keys: mixtral, tensors: TENSORS, is_tied: false },
+];
+
+/// What configurations of Mixtral mean that name no base.
+const MIXTRAL_ROPE_BASE: f64 = 1_000_000.0;
 
 /// Mixtral calls its experts by names of its own.
 const TENSORS: Tensors = Tensors {
@@ -39,6 +44,11 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     keys.window(false)?;
     keys.experts()?;
     Ok(())
+}
+
+fn mixtral(keys: &mut Keys<'_>) -> Result<()> {
+    keys.usual_rope_base = MIXTRAL_ROPE_BASE;
+    self::keys(keys)
 }
 
 /// What llama and those like it have in common.

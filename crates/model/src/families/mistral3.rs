@@ -25,6 +25,10 @@ fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
 
 fn keys(keys: &mut Keys<'_>) -> Result<()> {
     keys.activation(&["silu"])?;
+    if keys.rope_base()?.is_none() {
+        // Its kinds mean different bases.
+        return Err(keys.config.wrong("rope_theta", "the base of the rotary embedding", "nothing"));
+    }
     like_llama(keys)?;
     keys.window(false)?;
     // Mistral Small 3 has plain frequencies, and no queries that grow.

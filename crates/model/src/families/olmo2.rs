@@ -9,8 +9,13 @@ use crate::hugging_face::{Keys, PLAIN, Tensors, To, Translation};
 
 pub(super) const FAMILY: Family = Family { name: "olmo2", read, folders: FOLDERS };
 
-const FOLDERS: &[Translation] =
-    &[Translation { model_types: &["olmo2", "olmo3"], keys, tensors: TENSORS, is_tied: false }];
+const FOLDERS: &[Translation] = &[
+    Translation { model_types: &["olmo2"], keys, tensors: TENSORS, is_tied: false },
+    Translation { model_types: &["olmo3"], keys: olmo3, tensors: TENSORS, is_tied: false },
+];
+
+/// What configurations of OLMo 3 mean that name no base.
+const OLMO3_ROPE_BASE: f64 = 500_000.0;
 
 /// Norms stand behind attention and MLP only.
 const TENSORS: Tensors = Tensors {
@@ -61,4 +66,9 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
         keys.put("attention.sliding_window_pattern", Value::Array(Array::Bool(windowed)))?;
     }
     keys.rope()
+}
+
+fn olmo3(keys: &mut Keys<'_>) -> Result<()> {
+    keys.usual_rope_base = OLMO3_ROPE_BASE;
+    self::keys(keys)
 }

@@ -26,7 +26,7 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     keys.kv_and_head_width()?;
     keys.rms_epsilon()?;
     let width = keys.head_width()?;
-    let dims = (keys.rotated_part()? * f64::from(width)) as u32;
+    let dims = (keys.rotated_part(1.0)? * f64::from(width)) as u32;
     keys.put("rope.dimension_count", dims)?;
     if let Some(base) = keys.rope_base()? {
         keys.put("rope.freq_base", base as f32)?;

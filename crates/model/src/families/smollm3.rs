@@ -13,6 +13,8 @@ const FOLDERS: &[Translation] =
 
 /// Of so many layers the last one is not rotated. No key of the file says so.
 const PATTERN: usize = 4;
+/// What configurations mean that name no base.
+const ROPE_BASE: f64 = 2_000_000.0;
 
 fn read(file: &ConfigReader<'_>) -> Result<ModelConfig> {
     let attention = file.attention(0)?;
@@ -46,5 +48,6 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
             return Err(config.unsupported("no_rope_layers"));
         }
     }
+    keys.usual_rope_base = ROPE_BASE;
     like_llama(keys)
 }

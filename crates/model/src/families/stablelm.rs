@@ -11,6 +11,9 @@ pub(super) const FAMILY: Family = Family { name: "stablelm", read, folders: FOLD
 const FOLDERS: &[Translation] =
     &[Translation { model_types: &["stablelm", "stablelm_epoch"], keys, tensors: TENSORS, is_tied: false }];
 
+/// The part of a head that is rotated where the configuration does not say.
+const ROTATED_PART: f64 = 0.25;
+
 /// The norms of the heads are a tensor each.
 const TENSORS: Tensors = Tensors {
     own: &[
@@ -38,7 +41,7 @@ fn keys(keys: &mut Keys<'_>) -> Result<()> {
     config.get("rope_pct");
     keys.sizes()?;
     keys.kv_and_head_width()?;
-    let dims = keys.rotated_part()? * f64::from(keys.head_width()?);
+    let dims = keys.rotated_part(ROTATED_PART)? * f64::from(keys.head_width()?);
     keys.put("rope.dimension_count", dims as u32)?;
     keys.put("use_parallel_residual", config.flag("use_parallel_residual", true)?)?;
     let epsilon = config.optional_number("layer_norm_eps")?;

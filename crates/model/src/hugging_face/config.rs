@@ -19,6 +19,9 @@ const LIMIT: u64 = 1 << 20;
 const QUANTIZATION: &str = "quantization_config";
 const QUANTIZATION_FILE: &str = "quantize_config.json";
 
+/// Stands before the keys of a rotary embedding's description, under whichever name that is given.
+pub(super) const ROPE: &str = "rope_parameters.";
+
 /// Keys that say nothing about what is computed, or what is read elsewhere (tokens that end a text: by the tokenizer).
 const HARMLESS: &[&str] = &[
     "_attn_implementation",
@@ -34,20 +37,32 @@ const HARMLESS: &[&str] = &[
     "cache_implementation",
     "chunk_size_feed_forward",
     "decoder_start_token_id",
+    "diversity_penalty",
+    "do_sample",
     "dtype",
+    "early_stopping",
     "embd_pdrop",
+    "encoder_no_repeat_ngram_size",
     "eos_token_id",
     "expert_capacity",
+    "full_attn_mod",
     "gradient_checkpointing",
     "hidden_dropout",
     "id2label",
     "initializer_range",
+    "interpolate_factor",
     "is_decoder",
     "is_encoder_decoder",
+    "is_llama_config",
     "label2id",
     "layer_norm_elementwise_affine",
+    "length_penalty",
     "max_length",
+    "min_length",
     "model_type",
+    "no_repeat_ngram_size",
+    "num_beam_groups",
+    "num_beams",
     "num_return_sequences",
     "output_attentions",
     "output_hidden_states",
@@ -55,16 +70,21 @@ const HARMLESS: &[&str] = &[
     "pad_token_id",
     "pretraining_tp",
     "problem_type",
+    "repetition_penalty",
     "resid_pdrop",
     "return_dict",
     "router_aux_loss_coef",
     "router_jitter_noise",
     "sep_token_id",
     "task_specific_params",
+    "temperature",
     "tokenizer_class",
+    "top_k",
+    "top_p",
     "torch_dtype",
-    "transformers_version",
     "transformers.js_config",
+    "transformers_version",
+    "typical_p",
     "unsloth_fixed",
     "unsloth_version",
     "use_bfloat16",
@@ -79,7 +99,8 @@ pub struct Config {
     label: String,
     values: Map<String, Value>,
     model_type: String,
-    is_nested: bool,
+    /// The keys of the part for text, where there is one: the others are for images or sound.
+    of_text: Option<BTreeSet<String>>,
     read: RefCell<BTreeSet<String>>,
 }
 
@@ -109,12 +130,12 @@ impl Config {
 
     fn of(label: String, mut values: Map<String, Value>) -> Result<Self> {
         let read = RefCell::default();
-        let mut config = Self { label, values: Map::new(), model_type: String::new(), is_nested: false, read };
+        let mut config = Self { label, values: Map::new(), model_type: String::new(), of_text: None, read };
         let model_type = values.get("model_type").and_then(Value::as_str).map(str::to_owned);
         config.model_type =
             model_type.ok_or_else(|| config.wrong("model_type", "the family of the model", "nothing"))?;
         if let Some(Value::Object(text)) = values.remove("text_config") {
-            config.is_nested = true;
+            config.of_text = Some(text.keys().cloned().collect());
             values.extend(text);
         }
         config.values = values;
@@ -137,8 +158,13 @@ impl Config {
 
     /// The value of a key; null counts as nothing.
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.read.borrow_mut().insert(key.to_owned());
+        self.note(key.to_owned());
         self.values.get(key).filter(|value| !value.is_null())
+    }
+
+    /// Takes down that a key was read; of those within the rotary embedding's description with [`ROPE`] before it.
+    pub(super) fn note(&self, key: String) {
+        self.read.borrow_mut().insert(key);
     }
 
     /// A count in 1..=1048576 that may be missing.
@@ -302,15 +328,23 @@ impl Config {
             Value::Object(items) => items.is_empty(),
             _ => false,
         };
-        let is_of_images = |key: &str| self.is_nested && !key.contains("rope");
-        let mut unread: Vec<String> = self
-            .values
-            .iter()
-            .filter(|(key, value)| !read.contains(*key) && !HARMLESS.contains(&key.as_str()) && !means_nothing(value))
-            .filter(|(key, _)| !is_of_images(key) && !key.starts_with('_'))
-            .map(|(key, _)| key.clone())
+        let is_of_images = |key: &str| self.of_text.as_ref().is_some_and(|of_text| !of_text.contains(key));
+        let outer = self.values.iter().filter(|(key, _)| !is_of_images(key)).map(|(key, value)| (key.clone(), value));
+        let parts = ["rope_parameters", "rope_scaling"].iter().filter_map(|key| self.values.get(*key)?.as_object());
+        // Kinds of layers can have a description each.
+        let inner = parts.flatten().flat_map(|(key, value)| match value {
+            Value::Object(part) => part.iter().collect(),
+            _ => vec![(key, value)],
+        });
+        let inner = inner.map(|(key, value)| (format!("{ROPE}{key}"), value));
+        let mut unread: Vec<String> = outer
+            .chain(inner)
+            .filter(|(key, value)| !read.contains(key) && !HARMLESS.contains(&key.as_str()) && !means_nothing(value))
+            .filter(|(key, _)| !key.starts_with('_'))
+            .map(|(key, _)| key)
             .collect();
         unread.sort();
+        unread.dedup();
         unread
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::config::Config;
+use super::config::{Config, ROPE};
 use super::names::Tensors;
 use crate::error::Result;
 use crate::gguf::{Array, Metadata, Value};
@@ -26,9 +26,15 @@ pub struct Keys<'a> {
     pub config: &'a Config,
     prefix: &'static str,
     metadata: &'a mut Metadata,
+    /// The base of rotary embeddings where the configuration names none: the family's, which a family changes that has another
+    /// than most.
+    pub usual_rope_base: f64,
     /// Tensors that the configuration gives.
     pub(super) numbers: Vec<(&'static str, Vec<f32>)>,
 }
+
+/// The base of rotary embeddings that is meant where nothing is said, in configurations of most families and in GGUF.
+const ROPE_BASE: f64 = 10_000.0;
 
 /// A rotary embedding as `config.json` describes it, under its older or its newer names.
 struct Rope<'c> {
@@ -39,27 +45,35 @@ struct Rope<'c> {
 
 impl<'c> Rope<'c> {
     fn get(&self, key: &str) -> Option<&'c Json> {
+        self.config.note(format!("{ROPE}{key}"));
         self.values?.get(key).filter(|value| !value.is_null())
     }
 
     fn number(&self, key: &str) -> Result<Option<f64>> {
-        self.get(key).map(|value| self.config.number_in(value, &format!("rope_parameters.{key}"))).transpose()
+        self.get(key).map(|value| self.config.number_in(value, &format!("{ROPE}{key}"))).transpose()
     }
 
     fn required(&self, key: &str) -> Result<f64> {
-        let missing = || self.config.wrong(&format!("rope_parameters.{key}"), "a number", "nothing");
+        let missing = || self.config.wrong(&format!("{ROPE}{key}"), "a number", "nothing");
         self.number(key)?.ok_or_else(missing)
     }
 
     fn kind(&self) -> &'c str {
-        let kind = self.get("rope_type").or_else(|| self.get("type"));
-        kind.and_then(Json::as_str).unwrap_or("default")
+        let (kind, older) = (self.get("rope_type"), self.get("type"));
+        kind.or(older).and_then(Json::as_str).unwrap_or("default")
     }
 }
 
 impl<'a> Keys<'a> {
     pub(super) fn new(config: &'a Config, prefix: &'static str, metadata: &'a mut Metadata) -> Self {
-        Self { config, prefix, metadata, numbers: Vec::new() }
+        Self { config, prefix, metadata, usual_rope_base: ROPE_BASE, numbers: Vec::new() }
+    }
+
+    /// Heads of queries, and of keys and values where that is one number for all layers, as the family wrote them.
+    pub(super) fn heads(&self) -> Result<(u32, Option<u32>)> {
+        let count = |name: &str| self.metadata.u32(&format!("{}.attention.{name}", self.prefix));
+        let missing = || self.config.wrong("num_attention_heads", "the number of heads", "nothing");
+        Ok((count("head_count")?.ok_or_else(missing)?, count("head_count_kv").unwrap_or(None)))
     }
 
     /// Writes a key of the family.
@@ -172,12 +186,14 @@ impl<'a> Keys<'a> {
     /// # Errors
     /// When it names another one.
     pub fn activation(&self, allowed: &[&str]) -> Result<()> {
-        for key in ["hidden_activation", "hidden_act"] {
-            if let Some(name) = self.config.optional_text(key)? {
-                return if allowed.contains(&name) { Ok(()) } else { Err(self.config.unsupported(key)) };
-            }
-        }
-        Ok(())
+        let (first, second) = ("hidden_activation", "hidden_act");
+        // Where both are there, the first counts.
+        let (key, name) = match (self.config.optional_text(first)?, self.config.optional_text(second)?) {
+            (Some(name), _) => (first, name),
+            (None, Some(name)) => (second, name),
+            (None, None) => return Ok(()),
+        };
+        if allowed.contains(&name) { Ok(()) } else { Err(self.config.unsupported(key)) }
     }
 
     /// The window of attention, where there is one; 0 is written for none only where `always`.
@@ -286,14 +302,14 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// How much of a head is rotated; 1 for all.
+    /// How much of a head is rotated, 1 for all; `usual` where the configuration does not say.
     ///
     /// # Errors
     /// When it is no number in 0..=1.
-    pub fn rotated_part(&self) -> Result<f64> {
+    pub fn rotated_part(&self, usual: f64) -> Result<f64> {
         let key = "partial_rotary_factor";
         let own = self.config.optional_number(key)?.or(self.config.optional_number("rope_pct")?);
-        let part = self.rope_of(Some("full_attention"))?.number(key)?.or(own).unwrap_or(1.0);
+        let part = self.rope_of(Some("full_attention"))?.number(key)?.or(own).unwrap_or(usual);
         if part > 0.0 && part <= 1.0 { Ok(part) } else { Err(self.config.wrong(key, "a part of 1", &part.to_string())) }
     }
 
@@ -303,8 +319,9 @@ impl<'a> Keys<'a> {
     /// When the scaling is one that this version does not have.
     pub fn rope(&mut self) -> Result<()> {
         let rope = self.rope_of(Some("full_attention"))?;
-        if let Some(base) = self.rope_base()? {
-            self.put("rope.freq_base", base as f32)?;
+        let given = self.rope_base()?;
+        if given.is_some() || self.usual_rope_base != ROPE_BASE {
+            self.put("rope.freq_base", given.unwrap_or(self.usual_rope_base) as f32)?;
         }
         if let Some(local) = self.local_base()? {
             self.put("rope.freq_base_swa", local as f32)?;
@@ -356,6 +373,14 @@ impl<'a> Keys<'a> {
                 self.put(key, value as f32)?;
             }
         }
+        // Only Ministral's are computed: `yarn_of_ministral`.
+        if rope.get("llama_4_scaling_beta").is_none() {
+            for key in ["mscale", "mscale_all_dim"] {
+                if let Some(value) = rope.get(key) {
+                    return Err(self.config.unsupported_value(&format!("rope_scaling.{key}"), &value.to_string()));
+                }
+            }
+        }
         if rope.get("truncate").is_some_and(|truncate| truncate.as_bool() == Some(false)) {
             return Err(self.config.unsupported_value("rope_scaling.truncate", "false"));
         }
@@ -375,7 +400,7 @@ impl<'a> Keys<'a> {
     /// Llama 3's scaling as GGUF has it: a divisor for each frequency. Waves longer than the original context over `low` are
     /// divided by the factor, those shorter than it over `high` stay, between them the two are blended.
     fn llama3(&mut self, rope: &Rope<'_>) -> Result<()> {
-        let base = self.rope_base()?.unwrap_or(10_000.0);
+        let base = self.rope_base()?.unwrap_or(self.usual_rope_base);
         let factor = rope.number("factor")?.unwrap_or(8.0);
         let low = rope.number("low_freq_factor")?.unwrap_or(1.0);
         let high = rope.number("high_freq_factor")?.unwrap_or(4.0);

@@ -81,9 +81,16 @@ impl Folder {
         Ok(folder)
     }
 
+    /// The tokenizer's files, with the number of tokens that the embedding has rows for.
+    fn tokenizer_files(&self) -> Result<tokenizer::Files> {
+        let embedding = self.index.get("token_embd.weight").map(|&index| &self.tensors[index]);
+        let rows = embedding.and_then(|tensor| tensor.dims.get(1).copied());
+        Ok(tokenizer::Files { embedding_rows: rows, ..tokenizer::Files::read(&self.path)? })
+    }
+
     /// Adds the tokenizer's keys to the metadata, and returns what is odd about them.
     fn translate_tokenizer(&mut self) -> Result<Vec<String>> {
-        let translation = tokenizer::translate(&tokenizer::Files::read(&self.path)?)?;
+        let translation = tokenizer::translate(&self.tokenizer_files()?)?;
         for (key, value) in translation.entries {
             if self.metadata.get(&key).is_none() {
                 self.metadata.insert(key, value)?;
@@ -95,7 +102,7 @@ impl Folder {
 
     /// Fails where the folder has no tokenizer that can be used.
     pub(crate) fn check_tokenizer(&self) -> Result<()> {
-        tokenizer::translate(&tokenizer::Files::read(&self.path)?).map(|_| ())
+        tokenizer::translate(&self.tokenizer_files()?).map(|_| ())
     }
 
     /// A folder that is in memory: the text of its `config.json`, and its files of weights with their names.
@@ -273,15 +280,15 @@ fn translate(
     metadata.insert("general.name", model_name(&path))?;
     let mut keys = Keys::new(config, family.name, &mut metadata);
     (translation.keys)(&mut keys)?;
-    let (kv_heads, numbers) = (keys.kv_heads()?, keys.numbers);
+    let ((heads, kv_heads), numbers) = (keys.heads()?, keys.numbers);
     let mut warnings = Vec::new();
     let logical = quantized::logical(config, &files, &mut warnings)?;
     let shape = tensors::Shape {
         label: &label,
         names: translation.tensors,
-        heads: config.count("num_attention_heads")?,
-        kv_heads,
-        is_head_tied: is_head_tied(config, translation, &logical)?,
+        heads,
+        kv_heads: kv_heads.unwrap_or(heads),
+        is_head_tied: is_head_tied(config, translation, &logical, &files, &mut warnings)?,
     };
     let translated = tensors::translate(&logical, &shape, numbers)?;
     if let Some(id) = most_used(&translated.tensors) {
@@ -318,12 +325,30 @@ fn translate(
     })
 }
 
-/// Whether the head is the embedding: as the configuration says; where it does not, as there is a head or not, unless the family
-/// always has none.
-fn is_head_tied(config: &Config, translation: &Translation, tensors: &[tensors::Logical]) -> Result<bool> {
+/// Whether the head is the embedding: as the configuration says, unless there is a head with other weights, as fine-tuned models can
+/// have; where it does not, as there is a head or not, unless the family always has none.
+fn is_head_tied(
+    config: &Config,
+    translation: &Translation,
+    tensors: &[tensors::Logical],
+    files: &[SafetensorsFile],
+    warnings: &mut Vec<String>,
+) -> Result<bool> {
     const KEY: &str = "tie_word_embeddings";
-    let has_head = tensors.iter().any(|tensor| names::Parts::of(&tensor.name).part == "lm_head");
-    match (config.optional_flag(KEY)?, has_head) {
+    let named = |part: &str| tensors.iter().find(|tensor| names::Parts::of(&tensor.name).part == part);
+    let head = named("lm_head");
+    match (config.optional_flag(KEY)?, head.is_some()) {
+        (Some(true), true) => {
+            let is_same = head.zip(named("embed_tokens")).is_none_or(|(head, table)| are_same(head, table, files));
+            if !is_same {
+                warnings.push(
+                    "config.json says that the head is the embedding (`tie_word_embeddings`), and the files have a head with \
+                     other weights, which is used"
+                        .to_owned(),
+                );
+            }
+            Ok(is_same)
+        }
         (Some(false), false) => {
             let error = Error::tensor(
                 config.label(),
@@ -336,6 +361,16 @@ fn is_head_tied(config: &Config, translation: &Translation, tensors: &[tensors::
         (Some(is_tied), _) => Ok(is_tied),
         (None, has_head) => Ok(!has_head || translation.is_tied),
     }
+}
+
+/// Whether two tensors have the same bytes; those that are put together of several are taken for the same.
+fn are_same(a: &tensors::Logical, b: &tensors::Logical, files: &[SafetensorsFile]) -> bool {
+    let bytes = |tensor: &tensors::Logical| files[tensor.piece].piece.slice(&tensor.name, tensor.offset, tensor.bytes);
+    if a.grouped.is_some() || b.grouped.is_some() {
+        return true;
+    }
+    let is_same_kind = (a.dtype, &a.shape) == (b.dtype, &b.shape);
+    is_same_kind && bytes(a).ok().zip(bytes(b).ok()).is_some_and(|(a, b)| a[..] == b[..])
 }
 
 /// What `general.file_type` says of these tensors: the type of the most weights.

@@ -102,6 +102,9 @@ struct Target<'l> {
     is_stack: bool,
 }
 
+/// The widest rows, four times as wide as a configuration can ask for: each thread that makes rows holds some of them whole.
+const MOST_COLUMNS: usize = 1 << 22;
+
 /// Translates the tensors of a folder; `numbers` are those that come from the configuration.
 pub(super) fn translate(
     tensors: &[Logical],
@@ -216,7 +219,8 @@ fn finish(name: &str, target: &Target<'_>, shape: &Shape<'_>) -> Result<(TensorI
     if target.is_stack {
         dims.push(target.from.len() as u64);
     }
-    let columns = usize::try_from(dims[0]).map_err(|_| too_wide(label, first))?;
+    let columns = usize::try_from(dims[0]).ok().filter(|&columns| columns <= MOST_COLUMNS);
+    let columns = columns.ok_or_else(|| too_wide(label, first))?;
     if target.from.values().any(|tensor| tensor.grouped.is_some()) {
         return finish_grouped(name, target, dims, shape);
     }
@@ -274,7 +278,8 @@ fn finish_grouped(name: &str, target: &Target<'_>, dims: Vec<u64>, shape: &Shape
 }
 
 fn too_wide(label: &str, tensor: &Logical) -> Error {
-    Error::tensor(label, &tensor.name, "rows that this computer can hold", format!("shape {:?}", tensor.shape))
+    let expected = format!("rows of at most {MOST_COLUMNS} numbers");
+    Error::tensor(label, &tensor.name, expected, format!("shape {:?}", tensor.shape))
 }
 
 /// The runs of rows that the tensor is made of, in its order.

@@ -47,7 +47,7 @@ fn llama() -> (Value, Vec<Tensor>) {
         norm("model.layers.0.input_layernorm.weight"),
         norm("model.layers.0.post_attention_layernorm.weight"),
         norm("model.norm.weight"),
-        matrix("lm_head.weight", 5, 8),
+        ("lm_head.weight", vec![5, 8], rows(5, 8).iter().map(|row| 7.0 - row).collect()),
     ];
     (config, tensors)
 }
@@ -106,7 +106,8 @@ fn the_head_is_tied_where_it_is_said_or_missing() {
     let (_, tensors) = llama();
     let without: Vec<Tensor> = tensors.iter().filter(|tensor| tensor.0 != "lm_head.weight").cloned().collect();
     for (flag, has_head, is_tied) in [
-        (json!(true), true, Some(true)),
+        // A head of its own counts, whatever the configuration says.
+        (json!(true), true, Some(false)),
         (json!(true), false, Some(true)),
         (json!(null), true, Some(false)),
         (json!(null), false, Some(true)),
@@ -124,6 +125,106 @@ fn the_head_is_tied_where_it_is_said_or_missing() {
             None => assert!(opened.unwrap_err().to_string().contains("`tie_word_embeddings` is false")),
         }
     }
+    // The same weights twice are one.
+    let config = with(json!({"tie_word_embeddings": true}));
+    let other = open(&config, &tensors).unwrap();
+    assert!(other.warnings()[0].contains("a head with other weights, which is used"), "{:?}", other.warnings());
+    let mut same = tensors.clone();
+    same.last_mut().unwrap().2 = rows(5, 8);
+    let same = open(&config, &same).unwrap();
+    assert_eq!((same.tensor("output.weight"), same.warnings()), (None, &[][..]));
+}
+
+/// `tensors` but for those whose names begin with one of `names`, and with `others`.
+fn changed(tensors: &[Tensor], names: &[&str], others: Vec<Tensor>) -> Vec<Tensor> {
+    let rest = tensors.iter().filter(|tensor| !names.iter().any(|name| tensor.0.starts_with(name))).cloned();
+    rest.chain(others).collect()
+}
+
+#[test]
+fn gemma_3_leaves_out_what_is_as_in_the_4b() {
+    let config = json!({
+        "model_type": "gemma3", "image_token_index": 3, "mm_tokens_per_image": 256,
+        "text_config": {
+            "model_type": "gemma3_text", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024
+        },
+        "vision_config": {"hidden_size": 1152}
+    });
+    let prefix = |name: &str| -> &'static str { format!("language_model.{name}").leak() };
+    let tensors: Vec<Tensor> = changed(&llama().1, &["lm_head", "model.layers.0.self_attn"], Vec::new())
+        .into_iter()
+        .map(|(name, shape, values)| (prefix(name), shape, values))
+        .collect();
+    let attention = |name: &str, r, c| (prefix(&format!("model.layers.0.self_attn.{name}")), vec![r, c], rows(r, c));
+    let norm =
+        |name: &str, width| (prefix(&format!("model.layers.0.{name}.weight")), vec![width], vec![0.0; width as usize]);
+    let others = vec![
+        attention("q_proj.weight", 2048, 8),
+        attention("k_proj.weight", 1024, 8),
+        attention("v_proj.weight", 1024, 8),
+        attention("o_proj.weight", 8, 2048),
+        norm("self_attn.q_norm", 256),
+        norm("self_attn.k_norm", 256),
+        norm("pre_feedforward_layernorm", 8),
+        norm("post_feedforward_layernorm", 8),
+    ];
+    let checkpoint = open(&config, &changed(&tensors, &[], others)).unwrap();
+    assert_eq!(checkpoint.warnings(), &[] as &[String]);
+    let model = Model::from_checkpoint(&checkpoint).unwrap();
+    let crate::config::Mixer::Attention(attention) = &model.config.layers[0].mixer else { panic!("no attention") };
+    assert_eq!((attention.heads, attention.kv_heads, attention.key_dim), (8, 4, 256));
+    let metadata = checkpoint.metadata();
+    assert_eq!(metadata.f32("gemma3.rope.freq_base").unwrap(), Some(1e6));
+    assert_eq!(metadata.f32("gemma3.rope.scaling.factor").unwrap(), Some(8.0));
+}
+
+#[test]
+fn what_a_configuration_leaves_out_is_what_its_family_means() {
+    let base = |config: &Value, family: &str| {
+        let checkpoint = open(config, &llama().1).unwrap();
+        checkpoint.metadata().f32(&format!("{family}.rope.freq_base")).unwrap()
+    };
+    for (changes, family, expected) in [
+        (json!({}), "llama", None),
+        (json!({"rope_theta": 5e5}), "llama", Some(5e5)),
+        (json!({"model_type": "mixtral"}), "llama", Some(1e6)),
+        (json!({"model_type": "mixtral", "rope_parameters": {"rope_theta": 3e4}}), "llama", Some(3e4)),
+        (json!({"model_type": "smollm3"}), "smollm3", Some(2e6)),
+        (json!({"model_type": "olmo3"}), "olmo2", Some(5e5)),
+        (json!({"model_type": "olmo2"}), "olmo2", None),
+    ] {
+        assert_eq!(base(&with(changes.clone()), family), expected, "{changes}");
+    }
+    let text = error(&with(json!({"model_type": "ministral3"})), &llama().1);
+    assert!(text.contains("key `rope_theta`: expected the base of the rotary embedding, found nothing"), "{text}");
+    // A quarter of a head of 8 are 2 values.
+    let stablelm = with(json!({"model_type": "stablelm", "layer_norm_eps": 1e-5}));
+    let dims = open(&stablelm, &llama().1).unwrap().metadata().u32("stablelm.rope.dimension_count").unwrap();
+    assert_eq!(dims, Some(2));
+}
+
+#[test]
+fn keys_that_nobody_reads_are_told_wherever_they_stand() {
+    for (changes, found) in [
+        (
+            json!({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "some_new_scale": 3}}),
+            "`rope_parameters.some_new_scale`",
+        ),
+        (json!({"rope_parameters": {"full_attention": {"rope_theta": 1e4, "bend": 3}}}), "`rope_parameters.bend`"),
+        (json!({"text_config": {"some_new_text_scale": 3}, "some_image_scale": 3}), "`some_new_text_scale`"),
+    ] {
+        let checkpoint = open(&with(changes.clone()), &llama().1).unwrap();
+        let [warning] = checkpoint.warnings() else { panic!("{changes}: {:?}", checkpoint.warnings()) };
+        assert!(warning.starts_with("1 key ") && warning.contains(found), "{warning}\nlacks {found}");
+    }
+    let yarn = json!({"rope_type": "yarn", "factor": 2.0, "mscale": 0.7, "original_max_position_embeddings": 32});
+    let text = error(&with(json!({"rope_scaling": yarn})), &llama().1);
+    assert!(text.contains("key `rope_scaling.mscale` is 0.7"), "{text}");
+    // What published configurations have beside what counts.
+    let published =
+        json!({"is_llama_config": true, "rope_interleaved": false, "hidden_activation": "silu", "top_p": 1.0});
+    assert_eq!(open(&with(published), &llama().1).unwrap().warnings(), &[] as &[String]);
 }
 
 #[test]
