@@ -4,6 +4,8 @@ use std::io::IsTerminal;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table as Grid, presets};
 
+use super::style::safe_for_terminal;
+
 /// Where a column's text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -49,11 +51,11 @@ impl Table {
         table
     }
 
-    /// Adds a row with as many cells as the table has columns.
+    /// Adds a row with as many cells as the table has columns. Whatever a cell says, it cannot command the terminal.
     pub(crate) fn row<T: ToString>(&mut self, cells: impl IntoIterator<Item = T>) {
         let cells = cells.into_iter().zip(&self.aligns);
         let cells: Vec<Cell> =
-            cells.map(|(text, &align)| Cell::new(text.to_string()).set_alignment(alignment(align))).collect();
+            cells.map(|(text, &align)| cell(&text.to_string()).set_alignment(alignment(align))).collect();
         self.grid.add_row(cells);
     }
 
@@ -70,6 +72,10 @@ impl Table {
 /// Columns of the terminal that stderr is, where it is one.
 pub(crate) fn terminal_width() -> Option<usize> {
     Grid::new().use_stderr().width().map(usize::from)
+}
+
+fn cell(text: &str) -> Cell {
+    Cell::new(safe_for_terminal(text))
 }
 
 fn alignment(align: Align) -> CellAlignment {
@@ -92,5 +98,12 @@ mod tests {
                         smollm2-135m   98.4  here\n\
                         四字          253.1\n";
         assert_eq!(table.text(), expected);
+    }
+
+    #[test]
+    fn cells_cannot_command_the_terminal() {
+        let mut table = Table::without_head(&[Align::Left]);
+        table.row(["blk.0.\u{1b}[2J\u{202e}x"]);
+        assert_eq!(table.text(), "blk.0.\\u{1b}[2J\\u{202e}x\n");
     }
 }
