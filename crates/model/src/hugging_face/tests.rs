@@ -84,6 +84,14 @@ fn queries_are_re_ordered_by_heads_and_keys_by_kv_heads() {
     tensors.push(("model.layers.0.self_attn.k_proj.bias", vec![16], (0..16).map(|at| at as f32).collect()));
     tensors.push(("model.layers.0.self_attn.v_proj.bias", vec![16], vec![0.5; 16]));
     let checkpoint = open(&config, &tensors).unwrap();
+    let widened: Vec<Tensor> = tensors
+        .iter()
+        .map(|(name, shape, _)| match shape[..] {
+            [r, 8] => (*name, vec![r, 32], rows(r, 32)),
+            _ => (*name, shape.clone(), vec![1.0; shape.iter().product::<u64>() as usize]),
+        })
+        .collect();
+    let wide = open(&with(json!({"hidden_size": 32, "intermediate_size": 32})), &widened).unwrap();
     // A pair is a row of the first half of a head beside the one of the second half.
     let head = [0, 4, 1, 5, 2, 6, 3, 7];
     for (name, heads) in [("attn_q", 6), ("attn_k", 2)] {
@@ -92,11 +100,17 @@ fn queries_are_re_ordered_by_heads_and_keys_by_kv_heads() {
         assert_eq!(found.chunks(8).map(|row| row[0]).collect::<Vec<_>>(), expected, "{name}");
         assert_eq!(values(&checkpoint, &format!("blk.0.{name}.bias")), expected, "{name}");
         // Straight to another format the order is the same.
-        let quantized = checkpoint.in_formats(|tensor: &TensorInfo| {
-            (tensor.name.ends_with("_q.weight") || tensor.name.ends_with("_k.weight"))
-                .then(|| duan_quant::format_by_name("F16"))?
-        });
-        assert_eq!(values(&quantized.unwrap(), &format!("blk.0.{name}.weight")), found, "{name}");
+        for (checkpoint, format) in [(&checkpoint, "F16"), (&wide, "Q4_0"), (&wide, "Q8_0")] {
+            let quantized = checkpoint.in_formats(|tensor: &TensorInfo| {
+                (tensor.name.ends_with("_q.weight") || tensor.name.ends_with("_k.weight"))
+                    .then(|| duan_quant::format_by_name(format))?
+            });
+            let found = values(&quantized.unwrap(), &format!("blk.0.{name}.weight"));
+            let columns = found.len() / expected.len();
+            // Of a row of one value each of these formats keeps the value nearly.
+            let rows: Vec<f32> = found.chunks(columns).map(|row| row[columns - 1].round()).collect();
+            assert_eq!(rows, expected, "{name} {format}");
+        }
     }
     assert_eq!(values(&checkpoint, "blk.0.attn_v.weight"), rows(16, 8));
 }
