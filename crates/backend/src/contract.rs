@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use duan_model::Model;
+use duan_model::bytes::SharedBytes;
 use duan_model::graph::ValueId;
+use duan_model::weights::MatrixId;
 use half::f16;
 
 use crate::error::{Error, Result};
@@ -171,6 +173,16 @@ pub trait Compiled: Send {
     /// [`InputSums::of_matrices`](crate::InputSums::of_matrices).
     fn observed_inputs(&self) -> Vec<MatrixInputs> {
         Vec::new()
+    }
+
+    /// From now on computes with other weights in the place of a matrix's own: `bytes` [rows, row_bytes] in the matrix's own format,
+    /// wherever an op reads it. `None` puts its own back. Passes may be slower meanwhile.
+    ///
+    /// # Errors
+    /// Where the device cannot; then nothing changes. Panics for bytes of another length.
+    fn replace_matrix(&mut self, matrix: MatrixId, bytes: Option<SharedBytes>) -> Result<()> {
+        let _ = (matrix, bytes);
+        Err(Error::new("device", "it cannot put other weights in the place of a matrix's own"))
     }
 
     /// Copies the first `count` positions of a page, in every cache of this device, and the page's states. Where the model

@@ -17,6 +17,7 @@
 //! * [`bench::bench`] measures prefill and decode beside the ceiling that the memory puts over decode;
 //! * [`eval::evaluate`] says how good models are on a text, and how far from a reference;
 //! * [`importance::gather`] sums up what a model's matrices are multiplied with while it reads a text;
+//! * [`sensitivity::measure`] says how much a model's output moves when one of its matrices is quantized;
 //! * [`Engine::kernels`] measures what runs for each weight format, beside memory and multiplier;
 //! * [`convert`] writes a model as GGUF, whatever it is read from;
 //! * [`quantize`] writes a model's weights in fewer bits;
@@ -44,6 +45,7 @@ mod loaded;
 mod options;
 pub mod packs;
 mod resident;
+pub mod sensitivity;
 mod summary;
 
 pub use duan_backend::KvFormat;

@@ -38,7 +38,11 @@ pub(crate) struct Opened {
 impl Opened {
     /// Reads header, configuration, tokenizer and template.
     pub(crate) fn open(path: &Path, options: &EngineOptions) -> Result<Self> {
-        let file = options.open(path)?;
+        Self::of(options.open(path)?)
+    }
+
+    /// The same of a checkpoint.
+    pub(crate) fn of(file: Checkpoint) -> Result<Self> {
         let model = Model::from_checkpoint(&file)?;
         let tokenizer = file.tokenizer().map_err(duan_model::Error::or_from_another_source)?;
         let config = &model.config;

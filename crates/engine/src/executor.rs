@@ -1,18 +1,26 @@
 //! A loaded model: its compiled devices and the ledger of its KV cache. Sessions run on it one pass at a time.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use duan_backend::{Backend, Limits, MatrixInputs, Packing, Pass, Span};
 use duan_model::Model;
+use duan_model::bytes::SharedBytes;
+use duan_model::graph::Graph;
+use duan_model::weights::MatrixId;
 
 use crate::error::{Error, Result};
 use crate::event::DeviceMemory;
 use crate::ledger::{Ledger, SequenceId};
 use crate::memory::{MemoryNeed, Sizes};
 use crate::plan::Plan;
+use crate::rerun::KeptValues;
 use crate::run::Runner;
 
 /// A model that is ready to run.
 #[derive(Debug)]
 pub struct Executor {
+    graph: Arc<Graph>,
     runner: Runner,
     ledger: Ledger,
     limits: Limits,
@@ -55,7 +63,8 @@ impl Executor {
         let runner = Runner::compile(model, backends, plan, &limits, packing)?;
         let ledger = Ledger::new(limits.pages, context).with_states(!model.graph.states.is_empty());
         let (model_context, vocab_size) = (model.config.context_length, model.config.vocab_size);
-        Ok(Self { runner, ledger, limits, context, model_context, vocab_size })
+        let graph = model.graph.clone();
+        Ok(Self { graph, runner, ledger, limits, context, model_context, vocab_size })
     }
 
     /// Waits until the devices have kept what they want to keep for later loads. Passes do not wait for that; measurements
@@ -120,6 +129,59 @@ impl Executor {
     /// devices read comes once for each.
     pub fn observed_inputs(&self) -> Vec<MatrixInputs> {
         self.runner.observed_inputs()
+    }
+
+    /// From now on computes with other weights in the place of a matrix's own, see [`duan_backend::Compiled::replace_matrix`].
+    ///
+    /// # Errors
+    /// When the device cannot, or the model is spread over several.
+    pub fn replace_matrix(&mut self, matrix: MatrixId, bytes: Option<SharedBytes>) -> Result<()> {
+        self.runner.replace_matrix(matrix, bytes)
+    }
+
+    /// What the ops from `first` on would find now, once those before have run for the last `count` tokens of a sequence (2 or more),
+    /// the last `wanted` of which logits are asked for.
+    ///
+    /// # Errors
+    /// When the model is spread over several devices.
+    pub fn keep_values(
+        &mut self,
+        sequence: SequenceId,
+        (count, wanted): (usize, usize),
+        first: usize,
+    ) -> Result<KeptValues> {
+        let graph = self.graph.clone();
+        self.with_last(sequence, (count, wanted), |runner, pass| runner.keep_values(&graph, pass, first))
+    }
+
+    /// Runs `ops` once more for the same tokens, from what was kept before the first of them.
+    ///
+    /// # Errors
+    /// When the device fails, or there are several.
+    pub fn rerun(
+        &mut self,
+        sequence: SequenceId,
+        (count, wanted): (usize, usize),
+        kept: &KeptValues,
+        ops: Range<usize>,
+    ) -> Result<()> {
+        self.with_last(sequence, (count, wanted), |runner, pass| {
+            runner.put_values(kept)?;
+            runner.run_ops(pass, ops)
+        })
+    }
+
+    /// Does something with the pass over the last `count` tokens of a sequence, which are in the cache already.
+    fn with_last<T>(
+        &mut self,
+        sequence: SequenceId,
+        (count, wanted): (usize, usize),
+        work: impl FnOnce(&mut Runner, &Pass<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let tokens = self.ledger.tokens(sequence);
+        let start = tokens.len() - count;
+        let spans = [Span { sequence: sequence.0, start, count, wanted, pages: self.ledger.pages(sequence) }];
+        work(&mut self.runner, &Pass { tokens: &tokens[start..], spans: &spans })
     }
 
     /// Runs one small pass of each phase, so that costs of first use do not end up in the first answer. The cache is as it

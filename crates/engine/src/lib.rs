@@ -9,6 +9,7 @@
 //! * [`Ledger`] knows which tokens the devices' KV caches hold: pages, counted, shared, copied before a write;
 //! * [`Executor`] is a loaded model: runner and ledger;
 //! * [`Session`] is one conversation on it;
+//! * [`KeptValues`] lets a part of a pass run once more, with another matrix in the place of one;
 //! * [`Event`] is what faces are told. Nothing here prints.
 //!
 //! This crate must never know: vendors and instruction sets, files, text and tokenizers, HTTP, terminals. Start reading at
@@ -20,6 +21,7 @@ mod executor;
 mod ledger;
 mod memory;
 mod plan;
+mod rerun;
 mod run;
 mod sampling;
 mod session;
@@ -32,6 +34,7 @@ pub use executor::Executor;
 pub use ledger::{Ledger, PageCopy, SequenceId};
 pub use memory::{DEFAULT_CONTEXT, MemoryNeed, Sizes};
 pub use plan::{FusionCount, Offer, Phase, Plan, PlanSummary, Segment, SegmentSummary, make_plan};
+pub use rerun::KeptValues;
 pub use run::Runner;
 pub use sampling::{Sampler, SamplingOptions};
 pub use session::{OnEvent, Session, Until};

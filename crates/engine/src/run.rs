@@ -105,6 +105,21 @@ impl Runner {
         }
     }
 
+    /// The device that runs all of the model.
+    ///
+    /// # Errors
+    /// Where there are several.
+    pub(crate) fn only_device(&mut self) -> Result<&mut dyn Compiled> {
+        let mut devices = self.devices.iter_mut().flatten();
+        match (devices.next(), devices.next()) {
+            (Some(device), None) => Ok(&mut *device.compiled),
+            _ => {
+                let what = "the model is spread over several devices, and this needs one that runs all of it";
+                Err(duan_backend::Error::new("engine", what).into())
+            }
+        }
+    }
+
     /// See [`Compiled::observe_inputs`]; on every device.
     ///
     /// # Errors

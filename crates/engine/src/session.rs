@@ -4,7 +4,7 @@
 //! is in the cache already is kept, the rest is fed in pieces. The context's end is an error before the answer or a reason
 //! for its end, never silent.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::event::{Event, FinishReason, Timings};
 use crate::executor::Executor;
 use crate::ledger::SequenceId;
+use crate::rerun::KeptValues;
 use crate::sampling::Sampler;
 
 /// Who is told what happens; a break ends the answer.
@@ -101,6 +102,28 @@ impl Session {
     /// When a token is unknown, the tokens do not fit in the context or in a pass, or a device fails.
     pub fn pass(&mut self, executor: &mut Executor, tokens: &[u32], wanted: usize) -> Result<()> {
         executor.pass(self.sequence, tokens, wanted)
+    }
+
+    /// See [`Executor::keep_values`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn keep_values(&self, executor: &mut Executor, rows: (usize, usize), first: usize) -> Result<KeptValues> {
+        executor.keep_values(self.sequence, rows, first)
+    }
+
+    /// See [`Executor::rerun`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rerun(
+        &self,
+        executor: &mut Executor,
+        rows: (usize, usize),
+        kept: &KeptValues,
+        ops: Range<usize>,
+    ) -> Result<()> {
+        executor.rerun(self.sequence, rows, kept, ops)
     }
 
     /// Chooses the next token from the logits of the last pass, and notes it as recent. It is not in the cache yet.

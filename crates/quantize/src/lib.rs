@@ -8,6 +8,8 @@
 //!
 //! [`importance`] reads and writes the field's files of importance: how much each column of a matrix is used.
 //!
+//! [`mixed`] finds a format for each matrix so that a file fits a budget, from what was measured of the model.
+//!
 //! Tensors come from a [`Source`]: a [`duan_model::checkpoint::Checkpoint`], which is a GGUF file or a folder. The output stands behind a small trait too
 //! (`output.rs`), because GGUF is not the only kind of file that weights are written as.
 //!
@@ -22,6 +24,7 @@ mod error;
 mod fallback;
 pub mod importance;
 mod keep;
+pub mod mixed;
 mod mixes;
 mod output;
 mod pieces;
@@ -41,6 +44,6 @@ pub use keep::KeepRule;
 pub use mixes::{MIXES, Mix};
 pub use plan::{Choice, Plan, PlanOptions, PlannedTensor, Reason, Target};
 pub use recipe::Recipe;
-pub use report::{Fallen, FormatRow, ImportanceReport, LayerRow, Report, TensorReport};
+pub use report::{Fallen, FormatRow, ImportanceReport, LayerRow, MeasuredReport, Report, TensorReport};
 pub use run::{QuantizeOptions, foresee, quantize};
 pub use source::Source;

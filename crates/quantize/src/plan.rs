@@ -10,6 +10,7 @@ use duan_quant::{Format, TypeStatus};
 use crate::error::{Error, Result};
 use crate::fallback::fallback;
 use crate::keep::{self, KeepRule};
+use crate::mixed::Mixture;
 use crate::mixes::{Mix, ModelFacts, Place};
 use crate::recipe::Recipe;
 use crate::roles::{Role, is_matrix, layer, role};
@@ -33,6 +34,8 @@ pub enum Choice<'a> {
     Mix(&'static Mix),
     /// A recipe; it names every matrix that no rule takes.
     Recipe(&'a Recipe),
+    /// What was found by measuring; likewise.
+    Measured(&'a Mixture),
 }
 
 /// What becomes of every tensor of a model.
@@ -44,6 +47,8 @@ pub struct Plan {
     pub file_type: Option<u32>,
     /// All tensors, in the source's order.
     pub tensors: Vec<PlannedTensor>,
+    /// What was measured, where formats were found so.
+    pub measured: Option<Mixture>,
 }
 
 /// What becomes of one tensor.
@@ -81,6 +86,8 @@ pub enum Reason {
     Mix,
     /// The recipe says so.
     Recipe,
+    /// It was found by measuring.
+    Measured,
     /// A rule says so: its text.
     Keep(String),
 }
@@ -106,6 +113,7 @@ impl Plan {
         let chosen = match options.choice {
             Choice::Mix(mix) => by_mix(source, mix, &matrices, options.has_importance)?,
             Choice::Recipe(recipe) => by_recipe(source.label(), recipe, &names, &kept)?,
+            Choice::Measured(mixture) => by_recipe(source.label(), &mixture.recipe, &names, &kept)?,
         };
         let mut tensors = Vec::with_capacity(infos.len());
         let mut next = 0;
@@ -119,6 +127,7 @@ impl Plan {
                     }
                     (None, Choice::Mix(_)) => (chosen[next - 1], Reason::Mix),
                     (None, Choice::Recipe(_)) => (chosen[next - 1], Reason::Recipe),
+                    (None, Choice::Measured(_)) => (chosen[next - 1], Reason::Measured),
                 }
             } else {
                 (None, Reason::Untouched)
@@ -127,14 +136,20 @@ impl Plan {
             tensor.stored = source.stored_format(index);
             tensors.push(tensor);
         }
-        let (format, file_type) = match options.choice {
-            Choice::Mix(mix) => (mix.name.to_owned(), Some(mix.file_type)),
-            Choice::Recipe(recipe) => {
-                let mix = crate::MIXES.iter().find(|mix| mix.name.eq_ignore_ascii_case(&recipe.format));
-                (recipe.format.clone(), mix.map(|mix| mix.file_type))
+        let (recipe, measured) = match options.choice {
+            Choice::Mix(_) => (None, None),
+            Choice::Recipe(recipe) => (Some(recipe), None),
+            Choice::Measured(mixture) => (Some(&mixture.recipe), Some(mixture.clone())),
+        };
+        let (format, file_type) = match (options.choice, recipe) {
+            (Choice::Mix(mix), _) => (mix.name.to_owned(), Some(mix.file_type)),
+            (_, recipe) => {
+                let format = recipe.map_or("", |recipe| &recipe.format);
+                let mix = crate::MIXES.iter().find(|mix| mix.name.eq_ignore_ascii_case(format));
+                (format.to_owned(), mix.map(|mix| mix.file_type))
             }
         };
-        Ok(Plan { format, file_type, tensors })
+        Ok(Plan { format, file_type, tensors, measured })
     }
 
     /// The same as a recipe: a line for each matrix.
@@ -197,7 +212,12 @@ impl PlannedTensor {
 }
 
 /// What becomes of `info`, for which `wanted` was chosen.
-fn planned(label: &str, info: &TensorInfo, wanted: Option<&'static Format>, reason: Reason) -> Result<PlannedTensor> {
+pub(crate) fn planned(
+    label: &str,
+    info: &TensorInfo,
+    wanted: Option<&'static Format>,
+    reason: Reason,
+) -> Result<PlannedTensor> {
     // Also where another format would take its place: nobody asked for that one.
     if let Some(wanted) = wanted {
         let id = type_id(label, &info.name, wanted)?;

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::coding::Loss;
+use crate::mixed::{Budget, Mixture};
 use crate::plan::{Plan, PlannedTensor, Reason, Target};
 use crate::roles::layer;
 
@@ -25,6 +26,20 @@ pub struct Report {
     pub fallbacks: Vec<Fallen>,
     /// The importance, where there was one.
     pub importance: Option<ImportanceReport>,
+    /// The budget and what is expected, where formats were found by measuring.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredReport>,
+}
+
+/// What formats that were found by measuring are to keep to, and what they are expected to do.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct MeasuredReport {
+    /// The budget.
+    pub budget: Budget,
+    /// Whether it had room for the best format of every matrix.
+    pub has_room: bool,
+    /// The sum of what matrices are expected to move the output: Kullback-Leibler divergence in nats.
+    pub divergence: f64,
 }
 
 /// One tensor.
@@ -40,7 +55,7 @@ pub struct TensorReport {
     pub from: String,
     /// The type it has.
     pub format: String,
-    /// What chose it: `mix`, `recipe`, `keep` or `untouched`.
+    /// What chose it: `mix`, `recipe`, `measured`, `keep` or `untouched`.
     pub chosen_by: &'static str,
     /// Weights.
     pub weights: u64,
@@ -50,6 +65,12 @@ pub struct TensorReport {
     pub error: f64,
     /// The same with each column as its importance says; none where there is no importance.
     pub weighted_error: Option<f64>,
+    /// How far the output moved when it alone was in [`crate::mixed::PROBE`], in nats, where that was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sensitivity: Option<f64>,
+    /// How far the output is expected to move with it in its format, likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub divergence: Option<f64>,
     #[serde(skip)]
     loss: Loss,
 }
@@ -112,6 +133,10 @@ pub struct LayerRow {
     pub bytes: u64,
     /// As [`TensorReport::error`], of all together.
     pub error: f64,
+    /// The sum of [`TensorReport::sensitivity`], where that was measured.
+    pub sensitivity: Option<f64>,
+    /// The sum of [`TensorReport::divergence`], likewise.
+    pub divergence: Option<f64>,
 }
 
 /// Root mean square of errors, relative to that of weights.
@@ -126,8 +151,12 @@ fn bits(bytes: u64, weights: u64) -> f64 {
 
 impl Report {
     pub(crate) fn new(plan: &Plan, losses: &[Loss], file_bytes: u64, importance: Option<ImportanceReport>) -> Report {
-        let tensors: Vec<TensorReport> =
-            plan.tensors.iter().zip(losses).map(|(tensor, loss)| row(tensor, loss, importance.is_some())).collect();
+        let tensors: Vec<TensorReport> = plan
+            .tensors
+            .iter()
+            .zip(losses)
+            .map(|(tensor, loss)| row(plan, tensor, loss, importance.is_some()))
+            .collect();
         Report {
             format: plan.format.clone(),
             bytes: file_bytes,
@@ -137,6 +166,10 @@ impl Report {
             tensors,
             fallbacks: fallbacks(plan),
             importance,
+            measured: plan.measured.as_ref().map(|mixture| {
+                let Mixture { budget, has_room, divergence, .. } = *mixture;
+                MeasuredReport { budget, has_room, divergence }
+            }),
         }
     }
 
@@ -169,7 +202,16 @@ impl Report {
             let known = rows.iter().position(|row| tensor.layer.is_some() && row.0.layer == tensor.layer);
             let at = known.unwrap_or_else(|| {
                 let name = tensor.layer.is_none().then(|| tensor.name.clone());
-                let row = LayerRow { layer: tensor.layer, name, formats: Vec::new(), weights: 0, bytes: 0, error: 0.0 };
+                let row = LayerRow {
+                    layer: tensor.layer,
+                    name,
+                    formats: Vec::new(),
+                    weights: 0,
+                    bytes: 0,
+                    error: 0.0,
+                    sensitivity: None,
+                    divergence: None,
+                };
                 rows.push((row, Loss::default()));
                 rows.len() - 1
             });
@@ -178,6 +220,10 @@ impl Report {
             row.bytes += tensor.bytes;
             loss.add(&tensor.loss);
             row.error = relative(loss.error, loss.weight);
+            let sum =
+                |sum: &mut Option<f64>, own: Option<f64>| *sum = own.map_or(*sum, |own| Some(sum.unwrap_or(0.0) + own));
+            sum(&mut row.sensitivity, tensor.sensitivity);
+            sum(&mut row.divergence, tensor.divergence);
             // Vectors are few bytes, and would stand in every row.
             if tensor.chosen_by != UNTOUCHED || row.name.is_some() {
                 match row.formats.iter_mut().find(|format| format.0 == tensor.format) {
@@ -209,9 +255,10 @@ impl LayerRow {
 
 const UNTOUCHED: &str = "untouched";
 
-fn row(tensor: &PlannedTensor, loss: &Loss, has_importance: bool) -> TensorReport {
+fn row(plan: &Plan, tensor: &PlannedTensor, loss: &Loss, has_importance: bool) -> TensorReport {
     let is_coded = tensor.target != Target::Copy;
     let from = tensor.source.type_name().into_owned();
+    let measured = plan.measured.as_ref().and_then(|mixture| mixture.tensors.get(&tensor.source.name));
     TensorReport {
         name: tensor.source.name.clone(),
         layer: layer(&tensor.source.name),
@@ -222,12 +269,15 @@ fn row(tensor: &PlannedTensor, loss: &Loss, has_importance: bool) -> TensorRepor
             Reason::Untouched => UNTOUCHED,
             Reason::Mix => "mix",
             Reason::Recipe => "recipe",
+            Reason::Measured => "measured",
             Reason::Keep(_) => "keep",
         },
         weights: tensor.source.elements(),
         bytes: tensor.bytes,
         error: relative(loss.error, loss.weight),
         weighted_error: (has_importance && is_coded).then(|| relative(loss.weighted_error, loss.weighted_weight)),
+        sensitivity: measured.map(|measured| measured.sensitivity),
+        divergence: measured.map(|measured| measured.divergence),
         loss: *loss,
     }
 }

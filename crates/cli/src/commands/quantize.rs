@@ -1,11 +1,13 @@
 //! `duan quantize SRC OUT --format F`
 
+mod budget;
 mod tables;
 
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::ArgGroup;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use duan::model::checkpoint::Checkpoint;
 use duan::quantize::importance::Importance;
@@ -26,20 +28,46 @@ use crate::output::{print, print_json, say, warn};
 /// Formats are those of GGUF (q8_0, q4_0, ...) and the mixes that people know (q4_k_m, q3_k_l, iq4_xs, ...), in which some matrices have
 /// more bits. Rows that do not divide into the blocks of a format get another one, which is told. An embedding table that is the
 /// head too keeps 8 bits and a head 6, unless --keep says otherwise. The file appears whole or not at all.
+///
+/// With --bits-per-weight or --size formats are found by measuring: the model reads some windows of --text, each matrix alone is
+/// quantized, and how far the output moves says how many bits it gets. That takes ten minutes and more; Ctrl-C keeps what was measured,
+/// and the same command goes on from there. Another budget measures nothing anew.
 #[derive(Debug, clap::Args)]
+#[command(override_usage = "duan quantize [OPTIONS] <SRC> <OUT>")]
+#[command(group(ArgGroup::new("choice").required(true).args(["format", "bits_per_weight", "size", "recipe"])))]
 pub(crate) struct Args {
     /// Path of a GGUF file or a folder, short name, hf:org/name/, ms:org/name/, pypi:package or web address
     src: String,
     /// The GGUF file to write
     out: PathBuf,
     /// Format or mix; case does not matter
-    #[arg(long, value_name = "F", required_unless_present = "recipe", conflicts_with = "recipe", ignore_case = true)]
+    #[arg(long, value_name = "F", ignore_case = true)]
     #[arg(value_parser = formats())]
     format: Option<String>,
+    /// Find formats by measuring, so that all tensors have so many bits for each of their weights, as in 4.5
+    #[arg(long, value_name = "BITS", value_parser = budget::bits_per_weight, requires = "texts", allow_negative_numbers = true)]
+    bits_per_weight: Option<f64>,
+    /// Find formats by measuring, so that the file is no longer than this, as in 3.5GiB
+    #[arg(long, value_name = "SIZE", value_parser = budget::size, requires = "texts", allow_negative_numbers = true)]
+    size: Option<u64>,
+    /// Text to measure with, UTF-8; may be given several times
+    #[arg(long = "text", value_name = "FILE", conflicts_with_all = ["format", "recipe"])]
+    texts: Vec<PathBuf>,
+    /// Windows of text to measure with, in all [default: what takes ten minutes or so, at most 8]
+    #[arg(long, value_name = "N", conflicts_with_all = ["format", "recipe"])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024), allow_negative_numbers = true)]
+    chunks: Option<u32>,
+    /// Tokens of a window
+    #[arg(long, value_name = "N", default_value_t = 512)]
+    #[arg(value_parser = clap::value_parser!(u32).range(4..=1 << 16), allow_negative_numbers = true)]
+    context: u32,
+    /// Where measured numbers are kept [default: in the cache, by model, text and options]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "recipe"])]
+    sensitivity: Option<PathBuf>,
     /// Give tensors whose name matches a regular expression this format, whatever the mix says; the first that matches counts
     #[arg(long, value_name = "REGEX=F", value_parser = KeepRule::parse)]
     keep: Vec<KeepRule>,
-    /// How much each column counts, as `duan importance` or llama-imatrix wrote it
+    /// How much each column counts, as `duan importance` or llama-imatrix wrote it; with --text it is found out where this is missing
     #[arg(long, value_name = "FILE")]
     importance: Option<PathBuf>,
     /// Give each tensor the format that this file says
@@ -77,14 +105,27 @@ struct Told<'a> {
 /// Chooses formats and writes the file.
 pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let recipe = args.recipe.as_deref().map(Recipe::read).transpose()?;
-    let choice = match (&recipe, &args.format) {
-        (Some(recipe), _) => Choice::Recipe(recipe),
-        (None, format) => Choice::Mix(Mix::by_name(format.as_deref().unwrap_or_default())?),
-    };
-    let importance = args.importance.as_deref().map(Importance::open).transpose()?;
+    let mut importance = args.importance.as_deref().map(Importance::open).transpose()?;
     let path = PathBuf::from(&args.src);
     let path = if path.is_dir() { path } else { open::fetch(&args.src, common)?.file.path };
     let source = Checkpoint::open(&path)?.in_common_order()?;
+    let interrupt = Interrupt::install()?;
+    let mut mixture = None;
+    if let Some(budget) = args.budget() {
+        // Said before the long work.
+        if !args.dry_run {
+            check_place(&args.out, &source, args.force)?;
+        }
+        let Some(found) = budget::find(&args, &source, path, budget, &interrupt, common)? else {
+            return Ok(ExitCode::from(INTERRUPTED));
+        };
+        (mixture, importance) = (Some(found.mixture), Some(found.importance));
+    }
+    let choice = match (&mixture, &recipe, &args.format) {
+        (Some(mixture), ..) => Choice::Measured(mixture),
+        (None, Some(recipe), _) => Choice::Recipe(recipe),
+        (None, None, format) => Choice::Mix(Mix::by_name(format.as_deref().unwrap_or_default())?),
+    };
     let plan = Plan::new(&source, &PlanOptions { choice, keep: &args.keep, has_importance: importance.is_some() })?;
     let lossy = plan.requantized_from();
     if !lossy.is_empty() {
@@ -100,11 +141,9 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         return show(&args, &report, source.file_bytes(), common);
     }
     if let Some(path) = &args.save_recipe {
-        check_recipe_place(path, &source, args.force)?;
+        check_place(path, &source, args.force)?;
     }
-    let threads = args.threads.map(usize::from).or_else(threads_of_environment).unwrap_or_else(all_cores);
-    let options = QuantizeOptions { importance: importance.as_ref(), threads, force: args.force };
-    let interrupt = Interrupt::install()?;
+    let options = QuantizeOptions { importance: importance.as_ref(), threads: threads(&args), force: args.force };
     let written = {
         let _answering = interrupt.answer();
         let bar = WorkBar::new("quantizing");
@@ -134,8 +173,8 @@ fn show(args: &Args, report: &Report, source_bytes: u64, common: &Common) -> any
     Ok(ExitCode::SUCCESS)
 }
 
-/// The recipe is written when the model is; that it cannot be is said before the work.
-fn check_recipe_place(path: &Path, source: &Checkpoint, force: bool) -> anyhow::Result<()> {
+/// The recipe is written when the model is, and the model after measuring; that they cannot be is said before the work.
+fn check_place(path: &Path, source: &Checkpoint, force: bool) -> anyhow::Result<()> {
     if Source::is_at(source, path)? {
         anyhow::bail!("{} is the source itself, which is never written to; name another file", path.display());
     }
@@ -146,6 +185,10 @@ fn check_recipe_place(path: &Path, source: &Checkpoint, force: bool) -> anyhow::
         );
     }
     Ok(())
+}
+
+fn threads(args: &Args) -> usize {
+    args.threads.map(usize::from).or_else(threads_of_environment).unwrap_or_else(all_cores)
 }
 
 fn all_cores() -> usize {

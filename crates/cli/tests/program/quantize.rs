@@ -94,6 +94,69 @@ fn what_is_there_stays_and_the_source_most_of_all() {
     assert_eq!(names(&home), ["a.gguf", "tiny.gguf"]);
 }
 
+/// What is measured is kept in the cache: another budget finds it there.
+#[test]
+fn formats_are_found_by_measuring_once_for_all_budgets() {
+    let home = Home::new();
+    home.fixture("llama3");
+    home.file("text.txt", "the model and a text of it again and again ".repeat(12).as_bytes());
+    let measured = ["--text", "text.txt", "--context", "16", "--chunks", "2", "--threads", "2"];
+    let quantize =
+        |out: &str, more: &[&str]| home.run(&[&["quantize", "tiny.gguf", out], &measured[..], more].concat());
+    let ran = quantize("a.gguf", &["--bits-per-weight", "6.5", "--save-recipe", "r.json", "--json"]);
+    let told = ran.json();
+    assert!(ran.stderr.starts_with("15 tensors measured in 2 windows of 16 tokens, kept in "), "{ran:?}");
+    assert!(told["bits_per_weight"].as_f64().is_some_and(|bits| (5.5..=6.5).contains(&bits)), "{told}");
+    assert_eq!(told["measured"]["budget"]["bits_per_weight"], 6.5);
+    assert!(told["measured"]["divergence"].as_f64().is_some_and(|divergence| divergence > 0.0), "{told}");
+    let tensors = told["tensors"].as_array().unwrap();
+    let of = |name: &str| tensors.iter().find(|tensor| tensor["name"] == name).unwrap();
+    let table = of("token_embd.weight");
+    assert_eq!((&table["chosen_by"], &table["format"]), (&"measured".into(), &"Q8_0".into()));
+    assert!(table["sensitivity"].as_f64() > table["divergence"].as_f64(), "{table}");
+    home.run(&["complete", "a.gguf", "-p", "a", "-n", "2"]).done();
+    let again = home.run(&["quantize", "tiny.gguf", "b.gguf", "--recipe", "r.json", "--json"]).json();
+    assert_eq!((&again["bits_per_weight"], &again["format"]), (&told["bits_per_weight"], &told["format"]));
+
+    let length = std::fs::metadata(home.path().join("a.gguf")).unwrap().len();
+    let ran = quantize("c.gguf", &["--size", &(length - 1000).to_string(), "--table"]);
+    assert_eq!(ran.stderr, "", "nothing is measured");
+    let c = std::fs::metadata(home.path().join("c.gguf")).unwrap().len();
+    assert!(c <= length - 1000 && c > length - 3000, "{c} for {length}");
+    assert!(ran.done().contains("SENSITIVITY") && ran.done().contains("Found by measuring, for at most "), "{ran:?}");
+    let ran = quantize("d.gguf", &["--size", "1GB", "--dry-run"]);
+    assert!(ran.done().contains("for at most 1.00 GB, which has room for the best format of every matrix"), "{ran:?}");
+    assert_eq!(ran.stderr, "");
+
+    let ran = quantize("d.gguf", &["--bits-per-weight", "2"]);
+    assert!(ran.failed().contains("2 bits per weight are too few: the fewest possible are "), "{ran:?}");
+    let ran = quantize("a.gguf", &["--bits-per-weight", "5.5"]);
+    assert!(ran.failed().contains("a.gguf exists already"), "{ran:?}");
+    let ran = quantize("d.gguf", &["--size", "1GB", "--sensitivity", "text.txt"]);
+    assert!(ran.failed().contains("text.txt: this holds no sensitivities"), "{ran:?}");
+    assert!(!home.path().join("d.gguf").exists());
+}
+
+#[test]
+fn budgets_that_make_no_sense_are_refused() {
+    let home = Home::new();
+    home.fixture("llama3");
+    home.file("text.txt", b"a");
+    let refused = |more: &[&str], part: &str| {
+        let ran = home.run(&[&["quantize", "tiny.gguf", "a.gguf"], more].concat());
+        assert!(ran.refused().contains(part), "{ran:?}");
+    };
+    refused(&["--bits-per-weight", "4.5"], "--text");
+    refused(&["--bits-per-weight", "4.5", "--format", "q4_0", "--text", "text.txt"], "--format");
+    refused(&["--bits-per-weight", "4.5", "--size", "1GB", "--text", "text.txt"], "--size");
+    refused(&["--bits-per-weight", "99", "--text", "text.txt"], "from 1 to 32");
+    refused(&["--size", "3.5", "--text", "text.txt"], "3.5GiB or 800MB");
+    refused(&["--format", "q8_0", "--text", "text.txt"], "--text");
+    let ran = home.run(&["quantize", "tiny.gguf", "a.gguf", "--size", "1GB", "--text", "text.txt", "--context", "64"]);
+    assert!(ran.failed().contains("text.txt: the text has "), "{ran:?}");
+    assert_eq!(names(&home), ["text.txt", "tiny.gguf"]);
+}
+
 /// A model of one large matrix; `change` sees its weights.
 fn large(home: &Home, change: impl Fn(&mut [f32])) -> &'static str {
     let mut weights: Vec<f32> =

@@ -17,7 +17,9 @@ use std::sync::Arc;
 
 use duan_backend::{Compiled, InputSums, Limits, MatrixInputs, MemoryUse, PAGE_TOKENS, PageId, Pass, Result};
 use duan_model::Model;
+use duan_model::bytes::SharedBytes;
 use duan_model::graph::{Graph, Op, ValueId};
+use duan_model::weights::MatrixId;
 use half::f16;
 
 use self::fusion::{Input, Runs};
@@ -130,6 +132,12 @@ impl Compiled for CpuModel {
 
     fn observed_inputs(&self) -> Vec<MatrixInputs> {
         self.observed.as_ref().map(|sums| sums.of_matrices(&self.model)).unwrap_or_default()
+    }
+
+    fn replace_matrix(&mut self, matrix: MatrixId, bytes: Option<SharedBytes>) -> Result<()> {
+        let panel_bytes = self.weights.replace(matrix, bytes)?;
+        self.scratch.iter_mut().for_each(|scratch| scratch.kernel.make_room(panel_bytes));
+        Ok(())
     }
 
     fn value(&self, value: ValueId, length: usize) -> &[f32] {

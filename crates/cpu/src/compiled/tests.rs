@@ -67,6 +67,49 @@ fn a_prompt_waits_less_often_where_ops_run_together() {
     assert_eq!(prefill(&Fusion::ALL), together + 9);
 }
 
+/// A matrix in the place of another computes what a model that was loaded with it does, and the one before comes back: wherever
+/// matrices lie, whatever reads them.
+#[test]
+fn a_matrix_in_the_place_of_another_computes_what_it_does_in_a_model_of_its_own() {
+    let others = |model: &Model| {
+        // Rows in another order: weights that are good in any format.
+        let weights = model.weights.resident(|_| true).unwrap().with_matrices(|matrix| {
+            let mut bytes = vec![0; matrix.bytes()];
+            matrix.read_rows(0, &mut bytes).unwrap();
+            bytes.rotate_left(matrix.row_bytes());
+            matrix.with_bytes(bytes.into())
+        });
+        Model { weights: Arc::new(weights), ..model.clone() }
+    };
+    for tiny in conformance::models() {
+        let (model, other) = (&tiny.model, others(&tiny.model));
+        let spans = [Span { sequence: 0, start: 0, count: 9, wanted: 1, pages: &[0] }];
+        let pass = Pass { tokens: &[3, 1, 4, 1, 5, 9, 2, 6, 5], spans: &spans };
+        let logits = |compiled: &mut CpuModel| {
+            compiled.submit(&pass, 0..model.graph.nodes.len()).unwrap();
+            compiled.value(model.graph.logits, model.config.vocab_size).to_vec()
+        };
+        let mut compiled = compile(model, &[]);
+        let own = logits(&mut compiled);
+        let expected = logits(&mut compile(&other, &[]));
+        assert!(own != expected, "{}", tiny.name);
+        let ids = || (0..model.weights.matrices().len() as u32).map(MatrixId);
+        let replace = |compiled: &mut CpuModel, of: Option<&Model>| {
+            for id in ids() {
+                let bytes = of.map(|of| of.weights.matrix(id).resident().unwrap().shared().unwrap().clone());
+                compiled.replace_matrix(id, bytes).unwrap();
+            }
+        };
+        replace(&mut compiled, Some(&other));
+        assert!(logits(&mut compiled) == expected, "{}: another matrix", tiny.name);
+        replace(&mut compiled, Some(model));
+        assert!(logits(&mut compiled) == own, "{}: the same in its own place", tiny.name);
+        replace(&mut compiled, Some(&other));
+        replace(&mut compiled, None);
+        assert!(logits(&mut compiled) == own, "{}: its own again", tiny.name);
+    }
+}
+
 #[test]
 fn nothing_is_held_twice_for_products() {
     let model = llama("Q8_0");

@@ -31,6 +31,8 @@ struct Entry {
     /// Of what is multiplied with; tables need none.
     kernel: Option<Picked>,
     place: Held,
+    /// The matrix as it was loaded, while another is in its place.
+    own: Option<(Matrix, Held)>,
 }
 
 /// Where the bytes of an entry are.
@@ -112,7 +114,7 @@ impl DeviceWeights {
             };
             let matrix = if matches!(place, Held::Panels(..)) { matrix } else { resident(matrix, pool)? };
             let kernel = is_multiplied.then(|| picker.pick(matrix.format())).transpose()?;
-            *entry = Some(Entry { kernel, matrix, parts, place });
+            *entry = Some(Entry { kernel, matrix, parts, place, own: None });
         }
         let (panels, writing) = match packing {
             Packing::Kept { store, reading } if length > 0 => kept(&entries, length, store, reading, pool)?,
@@ -123,6 +125,29 @@ impl DeviceWeights {
             }
         };
         Ok(Self { entries, panels, writing })
+    }
+
+    /// Puts `bytes` in the place of a matrix's own, to be laid out when they are used, or puts its own back. The bytes of a panel, for
+    /// which whoever computes needs room now.
+    ///
+    /// # Errors
+    /// When no op of this device reads the matrix. Panics where the bytes have another length than its own.
+    pub(crate) fn replace(&mut self, id: MatrixId, bytes: Option<SharedBytes>) -> Result<usize> {
+        let Some(entry) = self.entries.get_mut(id.0 as usize).and_then(Option::as_mut) else {
+            return Err(error(format!("no op here reads matrix {}", id.0)));
+        };
+        if let Some((matrix, place)) = entry.own.take() {
+            (entry.matrix, entry.place) = (matrix, place);
+        }
+        let Some(bytes) = bytes else { return Ok(0) };
+        let place = match &entry.place {
+            Held::Panels(layout, _) | Held::File(layout) => Held::File(layout),
+            Held::Rows => Held::Rows,
+        };
+        let matrix = entry.matrix.with_bytes(bytes);
+        let panel_bytes = PANEL_ROWS * matrix.row_bytes();
+        entry.own = Some((std::mem::replace(&mut entry.matrix, matrix), std::mem::replace(&mut entry.place, place)));
+        Ok(panel_bytes)
     }
 
     /// Waits until the panels are kept that are to be.

@@ -239,6 +239,13 @@ impl Scratch {
         }
     }
 
+    /// Makes room for panels of so many bytes, of matrices that are laid out when they are used.
+    pub(crate) fn make_room(&mut self, panel_bytes: usize) {
+        if self.panel.0.len() < panel_bytes {
+            self.panel.0.resize(panel_bytes, 0);
+        }
+    }
+
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         self.panel.0.len() + self.unpacked.bytes() + self.row_bytes.len() + self.row.len() * size_of::<f32>()

@@ -1,9 +1,10 @@
 //! A model that is evaluated: opened, then loaded.
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use duan_engine::{Event, Executor, Plan, Session};
+use duan_engine::{Event, Executor, KeptValues, Plan, Session};
 use duan_measure::bench::{self, Job, Test, statistics};
 use duan_measure::quality::About;
 use duan_model::Model;
@@ -33,7 +34,12 @@ pub(crate) struct Opening {
 
 impl Opening {
     pub(crate) fn open(path: &Path, options: &EngineOptions, devices: &Devices) -> Result<Self> {
-        let Opened { file, model, tokenizer, warnings, .. } = Opened::open(path, options)?;
+        Self::of(options.open(path)?, options, devices)
+    }
+
+    /// The same of what was opened already.
+    pub(crate) fn of(file: Checkpoint, options: &EngineOptions, devices: &Devices) -> Result<Self> {
+        let Opened { file, model, tokenizer, warnings, .. } = Opened::of(file)?;
         // A context beyond the model's is told before anything is loaded.
         options.sizes().limits_for(&model.config)?;
         let plan = devices.plan(&model, options.allow_fallback)?;
@@ -110,6 +116,17 @@ impl Running {
     pub(crate) fn pass(&mut self, tokens: &[u32], wanted: usize) -> Result<()> {
         self.length.check()?;
         Ok(self.session.pass(&mut self.executor, tokens, wanted)?)
+    }
+
+    /// What the ops from `first` on would find now, for the last pass of `rows` tokens and wanted ones.
+    pub(crate) fn keep_values(&mut self, rows: (usize, usize), first: usize) -> Result<KeptValues> {
+        Ok(self.session.keep_values(&mut self.executor, rows, first)?)
+    }
+
+    /// Runs `ops` of the last pass once more, from what was kept before them.
+    pub(crate) fn rerun(&mut self, rows: (usize, usize), kept: &KeptValues, ops: Range<usize>) -> Result<()> {
+        self.length.check()?;
+        Ok(self.session.rerun(&mut self.executor, rows, kept, ops)?)
     }
 
     /// Measures decode after an empty context, as `bench` does. False where it was cancelled.

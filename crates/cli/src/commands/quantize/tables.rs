@@ -1,6 +1,7 @@
 //! What was written, as tables.
 
-use duan::quantize::Report;
+use duan::quantize::mixed::Budget;
+use duan::quantize::{MeasuredReport, Report};
 
 use crate::output::units::{ByteUnit, bytes_text, counted, grouped};
 use crate::output::{Align, Table};
@@ -24,7 +25,28 @@ pub(super) fn text(report: &Report, source_bytes: u64, has_layers: bool) -> Stri
         report.bits_per_weight,
         grouped(report.weights)
     ));
+    if let Some(measured) = &report.measured {
+        out.push_str(&budget(measured));
+    }
     out
+}
+
+/// What formats that were found by measuring keep to, and what is expected of them.
+fn budget(measured: &MeasuredReport) -> String {
+    let budget = match measured.budget {
+        Budget::BitsPerWeight(bits) => format!("{bits} bits for each weight"),
+        Budget::FileBytes(bytes) => bytes_text(bytes),
+    };
+    let room = if measured.has_room { ", which has room for the best format of every matrix" } else { "" };
+    format!(
+        "Found by measuring, for at most {budget}{room}: the output is expected to move by {} nats a token (KL)\n",
+        nats(measured.divergence)
+    )
+}
+
+/// A divergence: "0.01234".
+fn nats(divergence: f64) -> String {
+    format!("{divergence:.5}")
 }
 
 fn formats(report: &Report) -> String {
@@ -52,23 +74,25 @@ fn formats(report: &Report) -> String {
 fn layers(report: &Report) -> String {
     let rows = report.by_layer();
     let unit = ByteUnit::for_largest(rows.iter().map(|row| row.bytes));
-    let mut table = Table::new(&[
-        ("LAYER", Align::Left),
-        (unit.name(), Align::Right),
-        ("BITS", Align::Right),
-        ("ERROR", Align::Right),
-        ("FORMATS", Align::Left),
-    ]);
+    let is_measured = rows.iter().any(|row| row.divergence.is_some());
+    let mut head =
+        vec![("LAYER", Align::Left), (unit.name(), Align::Right), ("BITS", Align::Right), ("ERROR", Align::Right)];
+    if is_measured {
+        head.extend([("SENSITIVITY", Align::Right), ("KL", Align::Right)]);
+    }
+    head.push(("FORMATS", Align::Left));
+    let mut table = Table::new(&head);
     for row in &rows {
         let name = row.name.clone().or_else(|| row.layer.map(|layer| layer.to_string())).unwrap_or_default();
         let formats: Vec<String> = row.formats.iter().map(|(format, count)| format!("{count} {format}")).collect();
-        table.row([
-            name,
-            unit.number(row.bytes),
-            format!("{:.2}", row.bits_per_weight()),
-            percent(row.error),
-            formats.join(", "),
-        ]);
+        let bits = format!("{:.2}", row.bits_per_weight());
+        let mut cells = vec![name, unit.number(row.bytes), bits, percent(row.error)];
+        if is_measured {
+            let of = |divergence: Option<f64>| divergence.map_or("-".to_owned(), nats);
+            cells.extend([of(row.sensitivity), of(row.divergence)]);
+        }
+        cells.push(formats.join(", "));
+        table.row(cells);
     }
     table.text()
 }
