@@ -1,5 +1,6 @@
 //! `duan quantize SRC OUT --format F`
 
+mod folder;
 mod tables;
 
 use std::ops::ControlFlow;
@@ -10,7 +11,8 @@ use clap::builder::{PossibleValue, PossibleValuesParser};
 use duan::model::checkpoint::Checkpoint;
 use duan::quantize::importance::Importance;
 use duan::quantize::{
-    Choice, KeepRule, Mix, Plan, PlanOptions, QuantizeOptions, Recipe, Report, Source, foresee, quantize,
+    Choice, GROUP_FORMATS, GroupFormat, KeepRule, Mix, Plan, PlanOptions, QuantizeOptions, Recipe, Report, Source,
+    foresee, quantize,
 };
 use serde::Serialize;
 
@@ -25,12 +27,14 @@ use crate::output::{print, print_json, say, warn};
 ///
 /// Formats are those of GGUF (q8_0, q4_0, ...) and the mixes that people know (q4_k_m, q3_k_l, iq4_xs, ...), in which some matrices have
 /// more bits. Rows that do not divide into the blocks of a format get another one, which is told. An embedding table that is the
-/// head too keeps 8 bits and a head 6, unless --keep says otherwise. The file appears whole or not at all.
+/// head too keeps 8 bits and a head 6, unless --keep says otherwise. The file appears whole or not at all. int4 and int8, with a scale for
+/// 32 to 256 weights (-g64), a row (-channel) or a matrix (-tensor), symmetric or with zero points (-zp), are written as a folder in the
+/// layout of compressed-tensors, from a folder; embeddings and head stay as they are.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Path of a GGUF file or a folder, short name, hf:org/name/, ms:org/name/, pypi:package or web address
     src: String,
-    /// The GGUF file to write
+    /// The GGUF file to write; for int4 and int8 the folder
     out: PathBuf,
     /// Format or mix; case does not matter
     #[arg(long, value_name = "F", required_unless_present = "recipe", conflicts_with = "recipe", ignore_case = true)]
@@ -63,7 +67,8 @@ pub(crate) struct Args {
 }
 
 fn formats() -> PossibleValuesParser {
-    PossibleValuesParser::new(Mix::usable().map(|mix| PossibleValue::new(mix.name).aliases(mix.alias)))
+    let mixes = Mix::usable().map(|mix| PossibleValue::new(mix.name).aliases(mix.alias));
+    PossibleValuesParser::new(mixes.chain(GROUP_FORMATS.iter().map(|format| PossibleValue::new(format.name))))
 }
 
 /// What is told of the file.
@@ -76,6 +81,9 @@ struct Told<'a> {
 
 /// Chooses formats and writes the file.
 pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
+    if let Some(format) = args.format.as_deref().and_then(GroupFormat::by_name) {
+        return folder::run(&args, format, common);
+    }
     let recipe = args.recipe.as_deref().map(Recipe::read).transpose()?;
     let choice = match (&recipe, &args.format) {
         (Some(recipe), _) => Choice::Recipe(recipe),
