@@ -91,15 +91,14 @@ impl Default for EngineOptions {
     }
 }
 
-/// The weight format of this name that a model's matrices can be brought into; case does not matter. Those that GGUF does not know
-/// only come from folders that have them.
+/// The weight format of this name that a model's matrices can be brought into; case does not matter. GGUF files cannot hold all of
+/// them.
 ///
 /// # Errors
 /// Where there is none.
 pub fn writable_format(name: &str) -> Result<&'static Format> {
-    let fits = |format: &Format| format.is_writable() && format.gguf_id.is_some();
-    duan_quant::format_by_name(name).filter(|format| fits(format)).ok_or_else(|| {
-        let known = duan_quant::FORMATS.iter().filter(|format| fits(format)).map(|format| format.name);
+    duan_quant::format_by_name(name).filter(|format| format.is_writable()).ok_or_else(|| {
+        let known = duan_quant::FORMATS.iter().filter(|format| format.is_writable()).map(|format| format.name);
         Error::UnknownFormat { name: name.to_owned(), known: known.collect::<Vec<_>>().join(", ") }
     })
 }

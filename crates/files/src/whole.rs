@@ -25,6 +25,12 @@ pub enum WriteError {
         /// The path.
         path: PathBuf,
     },
+    /// Something is there already, where a folder is to be.
+    #[error("{} exists already and was not changed; name another folder, or remove it first", path.display())]
+    FolderExists {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The disk has too little room.
     #[error(
         "not enough room in {}: {needed_bytes} bytes are needed, {free_bytes} are free; free some space, or name a folder on \
@@ -103,6 +109,65 @@ pub fn write_whole(
     Ok(true)
 }
 
+/// Makes the folder `path` by `write`, which gets an empty folder beside it and puts files there; false from it ends it. The folder
+/// appears whole or not at all: nothing is left behind by an error, nor where it was ended. `needed_bytes` must be free on the disk.
+/// An empty folder of that name is replaced.
+///
+/// # Errors
+/// See [`WriteError`]; whatever else is there is an error.
+pub fn write_folder(
+    path: &Path,
+    needed_bytes: u64,
+    write: impl FnOnce(&Path) -> io::Result<bool>,
+) -> Result<bool, WriteError> {
+    let failed = |error: io::Error| WriteError::io(path, error);
+    if path.file_name().is_none() {
+        return Err(WriteError::NotAFile { path: path.to_owned() });
+    }
+    let is_empty = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    if path.symlink_metadata().is_ok_and(|found| !found.is_dir() || !is_empty()) {
+        return Err(WriteError::FolderExists { path: path.to_owned() });
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        return Err(failed(io::ErrorKind::NotFound.into()));
+    }
+    if let Some(free_bytes) = crate::free_bytes(folder).filter(|&free| free < needed_bytes) {
+        return Err(WriteError::NoRoom { folder: folder.to_owned(), needed_bytes, free_bytes });
+    }
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".duan-").suffix(".part");
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
+    let made = builder.tempdir_in(folder).map_err(failed)?;
+    if !write(made.path()).map_err(failed)? {
+        return Ok(false);
+    }
+    sync_all_in(made.path()).map_err(failed)?;
+    if cfg!(windows) && path.is_dir() {
+        // A folder takes no other's place there; this one is empty.
+        std::fs::remove_dir(path).map_err(failed)?;
+    }
+    // Only an empty folder can be replaced in this way, whoever put another there meanwhile.
+    std::fs::rename(made.path(), path).map_err(|error| match error.kind() {
+        io::ErrorKind::DirectoryNotEmpty | io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory => {
+            WriteError::FolderExists { path: path.to_owned() }
+        }
+        _ => failed(error),
+    })?;
+    // It has another name now.
+    let _ = made.keep();
+    Ok(true)
+}
+
+/// Sees to it that files of a folder are on the disk before the folder gets its name.
+fn sync_all_in(folder: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        std::fs::File::options().read(true).write(true).open(entry?.path())?.sync_all()?;
+    }
+    Ok(())
+}
+
 /// The folder that the file will lie in.
 fn check_place(path: &Path, force: bool) -> Result<PathBuf, WriteError> {
     if path.file_name().is_none() || path.is_dir() {
@@ -169,6 +234,42 @@ mod tests {
         assert_eq!(names(folder.path()), ["a.gguf"]);
         assert!(matches!(write(folder.path(), true, b""), Err(WriteError::NotAFile { .. })));
         assert!(matches!(write(&folder.path().join("no/a.gguf"), true, b""), Err(WriteError::Io { .. })));
+    }
+
+    #[test]
+    fn a_folder_appears_whole_and_never_in_place_of_another() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("model");
+        let put = |to: &Path| fs::write(to.join("a"), "whole").map(|()| true);
+        assert!(write_folder(&path, 1, put).unwrap());
+        assert_eq!(fs::read(path.join("a")).unwrap(), b"whole");
+        assert!(matches!(write_folder(&path, 1, put), Err(WriteError::FolderExists { .. })));
+        assert!(matches!(write_folder(&path.join("a"), 1, put), Err(WriteError::FolderExists { .. })));
+        let other = folder.path().join("other");
+        assert!(!write_folder(&other, 1, |to| put(to).map(|_| false)).unwrap());
+        let error = write_folder(&other, 1, |to| put(to).and(Err(io::ErrorKind::StorageFull.into()))).unwrap_err();
+        assert!(error.to_string().ends_with("free some space, or name a folder on another disk"), "{error}");
+        assert!(matches!(write_folder(&other, u64::MAX, put), Err(WriteError::NoRoom { .. })));
+        assert!(matches!(write_folder(&other.join("deep"), 1, put), Err(WriteError::Io { .. })));
+        // Somebody is faster.
+        let late = write_folder(&other, 1, |to| {
+            fs::create_dir(&other)?;
+            put(&other)?;
+            put(to)
+        });
+        assert!(matches!(late, Err(WriteError::FolderExists { .. })), "{late:?}");
+        fs::remove_file(other.join("a")).unwrap();
+        assert!(write_folder(&other, 1, put).unwrap());
+        let mut left = names(folder.path());
+        left.sort();
+        assert_eq!(left, ["model", "other"]);
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt as _;
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode();
+            fs::create_dir(folder.path().join("plain")).unwrap();
+            assert_eq!(mode(&other), mode(&folder.path().join("plain")));
+        }
     }
 
     #[test]

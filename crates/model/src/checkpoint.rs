@@ -4,10 +4,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use duan_quant::Format;
+use duan_quant::{Format, TypeStatus};
 
 use crate::error::{Error, Result};
-use crate::gguf::{self, FileLength, GgufFile, Metadata, TensorInfo, UnsupportedType};
+use crate::gguf::{self, FileLength, GgufFile, Metadata, NO_TYPE_ID, TensorInfo, UnsupportedType};
 use crate::hugging_face::Folder;
 use crate::rows::{Requantized, TensorData};
 use crate::tokenizer::Tokenizer;
@@ -166,7 +166,10 @@ impl Checkpoint {
     /// that the tensor has on the disk they are in the common one.
     pub fn column_order(&self, tensor: &TensorInfo) -> Option<Arc<[u32]>> {
         match &self.origin {
-            Origin::Folder(folder) if tensor.own_format.is_some() => folder.grouped(tensor)?.first().order().cloned(),
+            Origin::Folder(folder) if tensor.own_format.is_some() => {
+                let grouped = folder.grouped(tensor)?;
+                (tensor.own_format == Some(grouped.first().format())).then(|| grouped.first().order().cloned())?
+            }
             _ => None,
         }
     }
@@ -322,13 +325,14 @@ impl Checkpoint {
                 let what = format!("duan reads {} and does not write it", format.name);
                 return Err(Error::unsupported(self.label(), what, "choose another format"));
             }
-            let type_id = gguf::write::type_id(self.label(), &tensor.name, format)?;
-            let bytes = gguf::size_in_bytes(self.label(), &tensor.name, &tensor.dims, type_id)?;
+            let bytes = gguf::size_in_blocks(self.label(), &tensor.name, &tensor.dims, TypeStatus::Supported(format))?;
             changed_weights += tensor.elements();
             if most.is_none_or(|(_, weights)| tensor.elements() > weights) {
                 most = Some((format, tensor.elements()));
             }
-            tensors.push(TensorInfo { type_id, own_format: None, bytes, ..tensor.clone() });
+            let own_format = format.gguf_id.is_none().then_some(format);
+            let type_id = format.gguf_id.unwrap_or(NO_TYPE_ID);
+            tensors.push(TensorInfo { type_id, own_format, bytes, ..tensor.clone() });
         }
         let Some((format, _)) = most else {
             return Ok(Self { origin: self.origin.clone(), changed: None });
@@ -344,10 +348,10 @@ impl Checkpoint {
             metadata.insert(FILE_TYPE, id)?;
         }
         for (key, value) in own_metadata.iter() {
-            let is_type = key == FILE_TYPE && changed_weights > all / 2;
-            match file_type(format).filter(|_| is_type) {
-                Some(id) => metadata.insert(key, id)?,
-                None => metadata.insert(key, value.clone())?,
+            if key != FILE_TYPE || changed_weights <= all / 2 {
+                metadata.insert(key, value.clone())?;
+            } else if let Some(id) = file_type(format) {
+                metadata.insert(key, id)?;
             }
         }
         Ok(Self { origin: self.origin.clone(), changed: Some(Arc::new(Changed { metadata, tensors })) })
@@ -376,8 +380,16 @@ impl Checkpoint {
     /// too. Without a format they are written in one that holds every weight as it is, where there is one, else in F16.
     ///
     /// # Errors
-    /// As [`Checkpoint::in_formats`].
+    /// As [`Checkpoint::in_formats`], and where `format` is one that GGUF does not know.
     pub fn for_gguf(&self, format: Option<&'static Format>) -> Result<Self> {
+        if let Some(own) = format.filter(|format| format.gguf_id.is_none()) {
+            let what = format!("GGUF files cannot hold {}", own.name);
+            let remedy = format!(
+                "choose another format such as q4_0; {} is for folders (`duan quantize`), or for loading",
+                own.name
+            );
+            return Err(Error::unsupported(self.label(), what, remedy));
+        }
         self.in_formats(|tensor| match (tensor.own_format, format) {
             (Some(_), _) if is_kept(tensor) => F32.get(),
             (Some(_), Some(format)) => self.fitting(tensor, format),

@@ -6,6 +6,7 @@ use duan_model::quoted;
 use duan_quant::Format;
 
 use crate::error::{Error, Result};
+use crate::folder::SharedScales;
 use crate::importance::Matched;
 use crate::pieces::Piece;
 use crate::plan::{PlannedTensor, Target};
@@ -51,6 +52,8 @@ pub(crate) struct Coder<'a> {
     pub(crate) tensors: &'a [PlannedTensor],
     /// The importance of each tensor, where there is some.
     pub(crate) importance: &'a [Option<Matched>],
+    /// Scales that more than a block shares, where there are some. Pieces are of whole rows then.
+    pub(crate) shared: Option<&'a SharedScales>,
 }
 
 /// Buffers of one thread, kept between pieces.
@@ -103,6 +106,8 @@ impl Coder<'_> {
         let tensor = &self.tensors[piece.tensor];
         let columns = tensor.columns();
         let all = piece.weights as usize;
+        let shared = self.shared.map(|shared| shared.of(self, piece.tensor)).transpose()?.flatten();
+        let longest = if shared.is_some() { usize::MAX } else { CHUNK_WEIGHTS };
         let mut out = vec![0; all / to.block_weights * to.block_bytes];
         let mut loss = Loss::default();
         let mut slice = None;
@@ -110,7 +115,7 @@ impl Coder<'_> {
         while done < all {
             let first = piece.first + done as u64;
             // To the end of the row, of the chunk, or of the piece.
-            let weights = ((columns - first % columns) as usize).min(CHUNK_WEIGHTS).min(all - done);
+            let weights = ((columns - first % columns) as usize).min(longest).min(all - done);
             let Scratch { values, decoded, importance } = scratch;
             values.resize(weights, 0.0);
             decoded.resize(weights, 0.0);
@@ -128,7 +133,15 @@ impl Coder<'_> {
             let importance = has_importance.then(|| &importance[column..column + weights]);
             let start = done / to.block_weights * to.block_bytes;
             let coded = &mut out[start..start + weights / to.block_weights * to.block_bytes];
-            to.encode_best(values, importance, coded).map_err(|error| self.unencodable(piece, done as u64, &error))?;
+            let unencodable = |error| self.unencodable(piece, done as u64, &error);
+            match shared {
+                None => to.encode_best(values, importance, coded).map_err(unencodable)?,
+                Some(shared) => {
+                    // First as the format has it, which looks for what no code can hold.
+                    to.encode(values, coded).map_err(unencodable)?;
+                    shared.encode(values, importance, coded);
+                }
+            }
             self.decode(piece, to, coded, decoded)?;
             let lost = loss_of(values, decoded, importance);
             // Looked for only where there is one: it makes the sum infinite or NaN.
@@ -141,6 +154,14 @@ impl Coder<'_> {
             done += weights;
         }
         Ok(Coded { bytes: out.into(), loss })
+    }
+
+    /// The weights of a tensor from weight `first` on, however they are stored.
+    pub(crate) fn values(&self, tensor: usize, first: u64, weights: u64, values: &mut Vec<f32>) -> Result<()> {
+        let bytes = self.source.read(tensor, first, weights)?;
+        let from = self.tensors[tensor].source.format().expect("what is coded has a codec");
+        values.resize(weights as usize, 0.0);
+        self.decode(Piece { tensor, first, weights }, from, &bytes, values)
     }
 
     fn decode(&self, piece: Piece, format: &Format, bytes: &[u8], values: &mut [f32]) -> Result<()> {

@@ -67,13 +67,19 @@ impl KeepRule {
 /// # Errors
 /// For the first rule that is for none, and for one all of whose tensors earlier rules took.
 pub(crate) fn assign(rules: &[KeepRule], names: &[&str]) -> Result<Vec<Option<usize>>> {
+    assign_any(rules, &names.iter().map(|name| vec![*name]).collect::<Vec<_>>())
+}
+
+/// The same for tensors that have several names each.
+pub(crate) fn assign_any(rules: &[KeepRule], names: &[Vec<&str>]) -> Result<Vec<Option<usize>>> {
+    let matches = |rule: &KeepRule, names: &[&str]| names.iter().any(|name| rule.matches(name));
     let assigned: Vec<Option<usize>> =
-        names.iter().map(|name| rules.iter().position(|rule| rule.matches(name))).collect();
+        names.iter().map(|names| rules.iter().position(|rule| matches(rule, names))).collect();
     for (index, rule) in rules.iter().enumerate() {
         if assigned.contains(&Some(index)) {
             continue;
         }
-        let is_shadowed = names.iter().any(|name| rule.matches(name));
+        let is_shadowed = names.iter().any(|names| matches(rule, names));
         let (what, remedy) = if is_shadowed {
             ("earlier rules take every tensor that it matches", "the first match wins: put it before them")
         } else {

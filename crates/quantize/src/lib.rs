@@ -6,6 +6,8 @@
 //! writes the pieces in their order to a file that gets its name when it is whole. What comes back is a [`Report`]: formats, bytes and
 //! errors of each tensor.
 //!
+//! Integers in groups are written as a folder, from a folder ([`FolderPlan`], [`quantize_folder`]).
+//!
 //! [`importance`] reads and writes the field's files of importance: how much each column of a matrix is used.
 //!
 //! [`mixed`] finds a format for each matrix so that a file fits a budget, from what was measured of the model.
@@ -22,6 +24,7 @@
 mod coding;
 mod error;
 mod fallback;
+mod folder;
 pub mod importance;
 mod keep;
 pub mod mixed;
@@ -40,6 +43,7 @@ mod testing;
 
 pub use error::{Error, Result};
 pub use fallback::{FALLBACKS, fallback};
+pub use folder::{FolderPlan, GROUP_FORMATS, GroupFormat, Sharing, foresee_folder, quantize_folder};
 pub use keep::KeepRule;
 pub use mixes::{MIXES, Mix};
 pub use plan::{Choice, Plan, PlanOptions, PlannedTensor, Reason, Target};

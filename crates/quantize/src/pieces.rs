@@ -18,7 +18,7 @@ pub(crate) const BLOCK_WEIGHTS: u64 = 256;
 const BUDGET_BYTES: u64 = 256 << 20;
 
 /// A weight of a piece takes so much at most: 4 bytes as they come, 4 as they go, and the same in a piece that waits.
-const WEIGHT_BYTES: u64 = 16;
+pub(crate) const WEIGHT_BYTES: u64 = 16;
 
 /// Weights of a piece where `threads` work at once.
 pub(crate) fn piece_weights(threads: usize) -> u64 {

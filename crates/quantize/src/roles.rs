@@ -88,9 +88,10 @@ pub(crate) fn is_matrix(name: &str, dims: &[u64]) -> bool {
     has_rows && name.ends_with("weight") && !UNTOUCHED.iter().any(|part| name.contains(part))
 }
 
-/// The layer in a name that begins with `blk.N.`.
+/// The layer in a name that begins with `blk.N.`, or has `layers.N.` in it, as the names of folders.
 pub(crate) fn layer(name: &str) -> Option<u32> {
-    name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
+    let rest = name.strip_prefix("blk.").or_else(|| Some(name.split_once("layers.")?.1))?;
+    rest.split_once('.')?.0.parse().ok()
 }
 
 #[cfg(test)]
@@ -107,6 +108,7 @@ mod tests {
         assert_eq!(role("blk.3.ffn_down_exps.weight", true), Role::Down);
         assert_eq!(role("blk.3.ffn_up.weight", true), Role::Other);
         assert_eq!([layer("blk.12.ffn_up.weight"), layer("blk.x.y"), layer("output.weight")], [Some(12), None, None]);
+        assert_eq!([layer("model.layers.3.mlp.up_proj.weight"), layer("model.layers.norm")], [Some(3), None]);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::report::{ImportanceReport, Report};
 use crate::source::Source;
 
 /// More threads than this share too little memory to be of use.
-const THREADS_LIMIT: usize = 256;
+pub(crate) const THREADS_LIMIT: usize = 256;
 
 /// How a file is written.
 #[derive(Debug, Clone, Copy)]
@@ -53,7 +53,7 @@ pub fn quantize(
         None => (plan.tensors.iter().map(|_| None).collect(), None),
     };
     let threads = options.threads.clamp(1, THREADS_LIMIT);
-    let coder = Coder { source, tensors: &plan.tensors, importance: &matched };
+    let coder = Coder { source, tensors: &plan.tensors, importance: &matched, shared: None };
     let sizes = plan.tensors.iter().map(|tensor| (tensor.source.elements(), tensor.columns())).collect();
     let pipeline = Pipeline::new(&coder, Cutter::new(sizes, piece_weights(threads)), threads);
     let pieces = Pieces::new(&pipeline, plan.tensors.len());
@@ -112,12 +112,18 @@ fn match_all(importance: &Importance, plan: &Plan) -> Result<(Vec<Option<Matched
         }
         matched.push(found);
     }
-    if report.slices == 0 && !report.missing.is_empty() {
-        let what = "it has no entry for any tensor that is quantized";
-        let remedy = "it was made for another model: make it from this one";
-        return Err(Error::importance(importance.label(), what, remedy));
-    }
+    check_some_importance(importance, &report)?;
     Ok((matched, report))
+}
+
+/// Refuses importance that has nothing for what is quantized.
+pub(crate) fn check_some_importance(importance: &Importance, report: &ImportanceReport) -> Result<()> {
+    if report.slices > 0 || report.missing.is_empty() {
+        return Ok(());
+    }
+    let what = "it has no entry for any tensor that is quantized";
+    let remedy = "it was made for another model: make it from this one";
+    Err(Error::importance(importance.label(), what, remedy))
 }
 
 #[cfg(test)]

@@ -86,22 +86,7 @@ impl Source for Checkpoint {
             let error = duan_model::Error::tensor(label, &info.name, "columns in the common order", "sorted ones");
             return Err(error.with_remedy("report this").into());
         }
-        let data = match self.data(info)? {
-            TensorData::Shared(all) => return part_of(&all, label, info, first, weights),
-            data @ TensorData::Made(_) => data,
-        };
-        // Rows are made whole, also where a part of one is asked for.
-        let columns = info.dims.first().copied().unwrap_or(1).max(1);
-        let rows = first / columns..(first + weights).div_ceil(columns).min(info.elements() / columns);
-        let outside = || out_of_range(label, info, first, weights);
-        let row_bytes = bytes_of(info, columns).ok_or_else(outside)?;
-        let needed =
-            usize::try_from(rows.end.saturating_sub(rows.start)).ok().and_then(|rows| rows.checked_mul(row_bytes));
-        let mut bytes = vec![0; needed.ok_or_else(outside)?];
-        data.read_rows(rows.start as usize, row_bytes, &mut bytes)?;
-        let start = bytes_of(info, first - rows.start * columns).ok_or_else(outside)?;
-        let end = bytes_of(info, weights).and_then(|bytes| bytes.checked_add(start)).ok_or_else(outside)?;
-        SharedBytes::from(bytes).slice(start..end).ok_or_else(outside)
+        read_part(&self.data(info)?, label, info, first, weights)
     }
 
     fn stored_format(&self, tensor: usize) -> Option<&'static Format> {
@@ -117,6 +102,30 @@ impl Source for Checkpoint {
             && folder.canonicalize().ok() == Checkpoint::path(self).canonicalize().ok();
         Ok(is_inside || is_one_of(self.disk_files()?, path))
     }
+}
+
+/// The bytes of `weights` weights of a tensor, from weight `first` on: a part of what lies somewhere, or made.
+pub(crate) fn read_part(
+    data: &TensorData,
+    label: &str,
+    info: &TensorInfo,
+    first: u64,
+    weights: u64,
+) -> Result<SharedBytes> {
+    if let TensorData::Shared(all) = data {
+        return part_of(all, label, info, first, weights);
+    }
+    // Rows are made whole, also where a part of one is asked for.
+    let columns = info.dims.first().copied().unwrap_or(1).max(1);
+    let rows = first / columns..(first + weights).div_ceil(columns).min(info.elements() / columns);
+    let outside = || out_of_range(label, info, first, weights);
+    let row_bytes = bytes_of(info, columns).ok_or_else(outside)?;
+    let needed = usize::try_from(rows.end.saturating_sub(rows.start)).ok().and_then(|rows| rows.checked_mul(row_bytes));
+    let mut bytes = vec![0; needed.ok_or_else(outside)?];
+    data.read_rows(rows.start as usize, row_bytes, &mut bytes)?;
+    let start = bytes_of(info, first - rows.start * columns).ok_or_else(outside)?;
+    let end = bytes_of(info, weights).and_then(|bytes| bytes.checked_add(start)).ok_or_else(outside)?;
+    SharedBytes::from(bytes).slice(start..end).ok_or_else(outside)
 }
 
 /// The bytes of `weights` weights of a tensor whose bytes are `all`, from weight `first` on.

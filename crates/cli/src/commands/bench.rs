@@ -10,7 +10,7 @@ use clap::{CommandFactory as _, ValueEnum};
 use duan::EngineOptions;
 use duan::bench::{BenchEvent, BenchOptions, Progress, Test, bench};
 
-use crate::args::{Cli, Common, SwitchArgs, isa_of_environment, threads_of_environment};
+use crate::args::{Cli, Common, SwitchArgs, format as weight_format, isa_of_environment, threads_of_environment};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::open;
 use crate::output::warn;
@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// Device to run on; `duan devices` lists them
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
+    /// Bring float matrices into this weight format while loading, as in a chat
+    #[arg(long, value_name = "F", value_parser = weight_format)]
+    format: Option<&'static duan::quant::Format>,
     /// Skip the run before each test that does not count
     #[arg(long)]
     no_warmup: bool,
@@ -95,6 +98,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         threads: threads_of_environment(),
         threads_prefill: args.threads_prefill.map(usize::from),
         isa: isa_of_environment(),
+        format: args.format,
         warm_up: !args.no_warmup,
         packing: open::packing(common, args.switches.no_pack)?,
         cancel: interrupt.flag(),

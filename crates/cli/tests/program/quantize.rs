@@ -213,3 +213,79 @@ fn killed_at_any_moment_it_leaves_no_half_file() {
     home.run(&arguments).done();
     assert!(std::fs::read(&out).unwrap() == whole, "and it can be done again");
 }
+
+/// The folder of a fixture, as transformers saved it.
+fn fixture_folder(name: &str) -> String {
+    let path = fixture_path(name).with_file_name("folder");
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+#[test]
+fn integers_in_groups_are_a_folder_that_every_command_takes() {
+    let home = Home::new();
+    let source = fixture_folder("llama3");
+    let told = home.run(&["quantize", &source, "int4", "--format", "INT4-G64", "--json"]).json();
+    assert_eq!((&told["path"], &told["format"]), (&"int4".into(), &"int4-g64".into()));
+    let fell = &told["fallbacks"][0];
+    assert_eq!((&fell["from"], &fell["to"], &fell["columns"]), (&"int4-g64".into(), &"int4-g32".into(), &32.into()));
+    let bytes = std::fs::metadata(home.path().join("int4/model.safetensors")).unwrap().len();
+    assert_eq!(told["bytes"], bytes);
+    home.run(&["quantize", &source, "channel", "--format", "int8-channel-zp"]).done();
+    home.file("text.txt", "the model and a text of it, again and again. ".repeat(20).as_bytes());
+    for folder in ["int4", "channel"] {
+        let first = home.run(&["complete", folder, "-p", "a", "-n", "4", "--temperature", "0"]).done().to_owned();
+        let slow = ["complete", folder, "-p", "a", "-n", "4", "--temperature", "0", "--device", "reference"];
+        assert_eq!(home.run(&slow).done(), first, "{folder}");
+        let plan = home.run(&["plan", folder]);
+        assert!(plan.done().contains("cpu"), "{plan:?}");
+        let facts = home.run(&["inspect", folder, "--json"]).done().to_owned();
+        assert!(facts.contains(if folder == "int4" { "int4-g64" } else { "int8-g64-zp" }), "{facts}");
+        let arguments =
+            ["eval", folder, "--text", "text.txt", "--context", "16", "--chunks", "2", "--against", &source];
+        let rows = home.run(&[&arguments[..], &["--json"]].concat()).json();
+        assert!(rows[0]["kl_mean"].as_f64().is_some_and(|kl| kl > 0.0 && kl < 0.5), "{rows}");
+        let bench = home.run(&["bench", folder, "-p", "4", "-n", "2", "-r", "1", "--json"]).json();
+        assert_eq!(bench.as_array().map(Vec::len), Some(2));
+    }
+    // Dividing what stands there is no matter of the source: it is a folder as before.
+    let again = home.run(&["quantize", "int4", "again", "--format", "int8-g32", "--json"]);
+    assert!(again.stderr.contains("warning: from int4-g64, int4-g32: what was lost stays lost"), "{again:?}");
+    assert_eq!(again.json()["requantized_from"], serde_json::json!(["int4-g64", "int4-g32"]));
+    let dry = home.run(&["quantize", &source, "none", "--format", "int4-tensor", "--dry-run", "--table"]);
+    assert!(dry.done().contains("int4-tensor"), "{dry:?}");
+    assert!(!home.path().join("none").exists());
+}
+
+#[test]
+fn what_cannot_be_such_a_folder_is_refused_in_one_line() {
+    let home = Home::new();
+    let source = fixture_folder("llama3");
+    home.fixture("llama3");
+    let failed = |arguments: &[&str]| home.run(&[&["quantize"], arguments].concat()).failed().to_owned();
+    let line = failed(&["tiny.gguf", "a", "--format", "int4-g64"]);
+    assert!(line.contains("this is no folder, and int4-g64 is written as a folder"), "{line}");
+    let line = failed(&[&source, "tiny.gguf", "--format", "int4-g64", "--force"]);
+    assert!(line.contains("tiny.gguf exists already and was not changed; name another folder"), "{line}");
+    let line = failed(&[&source, "a", "--format", "int4-g64", "--keep", "mlp=q4_0"]);
+    assert!(line.contains("Q4_0 has no place in a folder of integers in groups"), "{line}");
+    let line = failed(&[&source, "a", "--format", "int4-g64", "--save-recipe", "r.json"]);
+    assert!(line.contains("--save-recipe is for GGUF files"), "{line}");
+    let ran = home.run(&["convert", &source, "a.gguf", "--format", "int4-g64"]);
+    assert!(ran.failed().contains("GGUF files cannot hold int4-g64"), "{ran:?}");
+    assert_eq!(names(&home), ["tiny.gguf"]);
+}
+
+#[test]
+fn float_models_become_integers_in_groups_while_they_are_loaded() {
+    let home = Home::new();
+    let model = home.fixture("llama3");
+    for (format, shown) in [("int4-g32", "int4-g32"), ("INT8-G64-ZP", "int8-g64-zp")] {
+        let arguments = ["complete", model, "-p", "a", "-n", "4", "--temperature", "0", "--format", format];
+        let fast = home.run(&arguments).done().to_owned();
+        assert_eq!(home.run(&[&arguments[..], &["--device", "reference"]].concat()).done(), fast, "{format}");
+        let bench = ["bench", model, "-p", "4", "-n", "2", "-r", "1", "--format", format, "--json"];
+        let rows = home.run(&bench).json();
+        assert!(rows[0]["model_type"].as_str().is_some_and(|kind| kind.ends_with(shown)), "{rows}");
+    }
+    assert!(home.run(&["bench", model, "--format", "int4-g48"]).refused().contains("int4-g64-zp"));
+}

@@ -105,7 +105,9 @@ impl Zeros {
             }
             Self::AcrossRows { words, groups } => within(&|index| word_at(words, index * groups + group)),
             Self::Awq { words, rows } => awq_nibble(words, *rows, group, row),
-            Self::Bytes { bytes, strides } => bytes[row * strides[0] + group * strides[1]] ^ 0x80,
+            Self::Bytes { bytes, strides } => {
+                bytes[row * strides[0] + group * strides[1]].wrapping_add(1 << (bits - 1)) & mask(bits)
+            }
         }
     }
 

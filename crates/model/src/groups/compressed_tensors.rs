@@ -2,7 +2,7 @@
 //!
 //! Packed: `weight_packed` I32 [rows, ceil(columns * bits / 32)], the lowest bits first, of codes with half of their range added;
 //! `weight_zero_point` I32 [ceil(rows * bits / 32), groups] likewise, down the rows. Not packed: `weight` I8 [rows, columns],
-//! `weight_zero_point` I8 as the scales. `weight_scale` [rows, groups], [rows, 1] (per channel) or one number (per tensor);
+//! `weight_zero_point` I8 as the scales. `weight_scale` [rows, groups], [rows, 1] (per channel) or one number (per tensor), whose zero point is never packed;
 //! `weight_g_idx` I32 [columns] where columns were quantized in another order. `weight = (code - zero) * scale`.
 
 use super::codes::{Codes, Zeros};
@@ -65,7 +65,8 @@ pub fn read(
         }
         Some(zeros) => {
             zeros.check(file, &["I8"])?;
-            if bits < 8 {
+            // A single one is not packed.
+            if bits < 8 && !is_one(zeros) {
                 return Err(zeros.error(file, "packed zero points beside packed codes".to_owned(), "I8".to_owned()));
             }
             Zeros::Bytes { bytes: zeros.bytes.clone(), strides: strides(zeros)? }

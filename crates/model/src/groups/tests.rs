@@ -318,7 +318,12 @@ fn what_compressed_tensors_has_no_place_for_is_not_written() {
     assert!(new("Q4_0", 64).contains("found Q4_0; choose one of int4 or int8"));
     assert!(new("int4-g64", 96).contains("whole int4-g64 blocks of 64, found rows of 96 weights"));
     let groups = Groups::of(duan_quant::format_by_name("int4-g64-zp").unwrap()).unwrap();
-    let config = write::quantization_config(groups, write::Strategy::Group, &["lm_head".to_owned()]);
+    let scheme = |strategy, modules| write::Scheme { groups, strategy, modules };
+    let schemes = [scheme(write::Strategy::Group, vec![]), scheme(write::Strategy::Channel, vec!["a.b".to_owned()])];
+    let config = write::quantization_config(&schemes, &["lm_head".to_owned()]);
+    let other = &config["config_groups"]["group_1"];
+    assert_eq!((&other["targets"][0], &other["weights"]["group_size"]), (&"a.b".into(), &serde_json::Value::Null));
+    assert_eq!(config["config_groups"]["group_0"]["targets"][0], "Linear");
     let weights = &config["config_groups"]["group_0"]["weights"];
     assert_eq!((&weights["num_bits"], &weights["group_size"]), (&4.into(), &64.into()));
     assert_eq!((&weights["symmetric"], &config["ignore"][0]), (&false.into(), &"lm_head".into()));

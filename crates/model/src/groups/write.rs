@@ -129,6 +129,11 @@ impl Packer {
         all
     }
 
+    /// Bytes of the packed codes of rows whose blocks have so many bytes.
+    pub fn packed_bytes(&self, block_bytes: usize) -> usize {
+        block_bytes / self.groups.block_bytes() * self.groups.weights * self.groups.bits / 8
+    }
+
     /// Takes the next rows, `blocks` [rows, row_bytes], and writes their codes, `packed` [rows, columns * bits / 8].
     ///
     /// Panics where the lengths do not belong together, there are more rows than the matrix has, or blocks have different scales
@@ -197,15 +202,25 @@ impl Packer {
     }
 }
 
-/// `quantization_config` of a model whose linear layers, but for the modules in `ignore` (such as `lm_head`), are of one format.
-pub fn quantization_config(groups: Groups, strategy: Strategy, ignore: &[String]) -> Value {
-    let group_size = (strategy == Strategy::Group).then_some(groups.weights);
-    json!({
-        "quant_method": "compressed-tensors",
-        "format": "pack-quantized",
-        "quantization_status": "compressed",
-        "config_groups": { "group_0": {
-            "targets": ["Linear"],
+/// Linear layers that are of one format.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scheme {
+    /// Their format.
+    pub groups: Groups,
+    /// What has a scale of its own.
+    pub strategy: Strategy,
+    /// Names of their modules; empty for all that no other scheme names.
+    pub modules: Vec<String>,
+}
+
+/// `quantization_config` of a model whose linear layers, but for the modules in `ignore` (such as `lm_head`), are of these formats.
+pub fn quantization_config(schemes: &[Scheme], ignore: &[String]) -> Value {
+    let group = |scheme: &Scheme| {
+        let Scheme { groups, strategy, modules } = scheme;
+        let targets = if modules.is_empty() { vec!["Linear".to_owned()] } else { modules.clone() };
+        let group_size = (*strategy == Strategy::Group).then_some(groups.weights);
+        json!({
+            "targets": targets,
             "input_activations": null,
             "output_activations": null,
             "weights": {
@@ -217,7 +232,14 @@ pub fn quantization_config(groups: Groups, strategy: Strategy, ignore: &[String]
                 "dynamic": false,
                 "actorder": null,
             },
-        } },
+        })
+    };
+    let groups = schemes.iter().enumerate().map(|(index, scheme)| (format!("group_{index}"), group(scheme)));
+    json!({
+        "quant_method": "compressed-tensors",
+        "format": "pack-quantized",
+        "quantization_status": "compressed",
+        "config_groups": groups.collect::<serde_json::Map<_, _>>(),
         "ignore": ignore,
     })
 }

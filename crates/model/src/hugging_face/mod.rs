@@ -13,6 +13,7 @@ mod names;
 mod quantized;
 mod tensors;
 pub mod tokenizer;
+mod untranslated;
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -31,6 +32,7 @@ use crate::safetensors::{SafetensorsFile, read_index};
 pub use config::Config;
 pub use keys::{Keys, Translation};
 pub use names::{PLAIN, Tensors, To};
+pub use untranslated::{GgufPlace, Untranslated, UntranslatedTensor};
 
 const CONFIG: &str = "config.json";
 const WEIGHTS: &str = "model.safetensors";

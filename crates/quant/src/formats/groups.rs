@@ -28,7 +28,7 @@ use std::fmt;
 use half::f16;
 
 use super::blocks::{choose_scale, choose_scale_and_minimum, choose_signed_scale, finite, nearest_code};
-use crate::integers::{Integers, Stored};
+use crate::integers::{Group, Integers, Stored};
 use crate::{Activation, Format};
 
 pub(super) const SYMMETRIC: usize = 0;
@@ -39,6 +39,8 @@ pub(super) const BIAS: usize = 2;
 const SCALE_BYTES: usize = 2;
 /// Weights whose codes stand together.
 const RUN: usize = 32;
+/// Weights of the largest groups.
+const LARGEST_GROUP: usize = 256;
 
 /// What stands beside the scale of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -140,6 +142,31 @@ impl Groups {
             Origin::Bias => header.bias = f16_at(block, SCALE_BYTES),
         }
         header
+    }
+
+    /// The codes of a group, for a search of its scale; those of 4 bits without a zero point count from -8. Groups with a bias have
+    /// none that fit.
+    pub fn integers(self) -> Integers {
+        match (self.origin, self.bits) {
+            (Origin::ZeroPoint, 4) => Integers { lowest: 0, highest: 15, zero_point: true, stored: Stored::F16 },
+            (_, 4) => Integers::four_bits(false, Stored::F16),
+            _ => Integers::eight_bits(self.origin == Origin::ZeroPoint, Stored::F16),
+        }
+    }
+
+    /// Writes one block: the codes nearest to `values` [weights], with scale and zero point of a `group` of [`Groups::integers`].
+    ///
+    /// Panics where the lengths are others, or the format has biases.
+    pub fn write_nearest(self, group: Group, values: &[f32], block: &mut [u8]) {
+        assert!(self.origin != Origin::Bias && values.len() == self.weights, "a block of {self}");
+        // What the block has, less what the search has, for a code.
+        let first = if (self.origin, self.bits) == (Origin::Symmetric, 4) { 8 } else { 0 };
+        let (mut codes, mut bytes) = ([0; LARGEST_GROUP], [0; LARGEST_GROUP]);
+        let (codes, bytes) = (&mut codes[..self.weights], &mut bytes[..self.weights]);
+        self.integers().codes(group, values, codes);
+        bytes.iter_mut().zip(codes).for_each(|(byte, code)| *byte = (*code + first) as u8);
+        let header = Header { scale: f16::from_f32(group.scale), zero: group.zero as i16, bias: f16::ZERO };
+        self.write(header, bytes, block);
     }
 
     fn origin_bytes(self) -> usize {
@@ -253,24 +280,15 @@ fn search<const BITS: usize, const GROUP: usize, const ORIGIN: usize>(
     if let Some(importance) = importance {
         assert_eq!(importance.len(), values.len(), "importance and values do not belong together");
     }
-    let integers = match (ORIGIN, BITS) {
-        (ZERO_POINT, 4) => Integers { lowest: 0, highest: 15, zero_point: true, stored: Stored::F16 },
-        (_, 4) => Integers::four_bits(false, Stored::F16),
-        _ => Integers::eight_bits(ORIGIN == ZERO_POINT, Stored::F16),
-    };
-    // What the block has, less what the search has, for a code.
-    let first = if (ORIGIN, BITS) == (SYMMETRIC, 4) { 8 } else { 0 };
     let format =
         Groups { bits: BITS, weights: GROUP, origin: [Origin::Symmetric, Origin::ZeroPoint, Origin::Bias][ORIGIN] };
+    let integers = format.integers();
     let blocks = bytes.chunks_exact_mut(block_bytes(BITS, GROUP, ORIGIN));
     for (index, (values, block)) in values.as_chunks::<GROUP>().0.iter().zip(blocks).enumerate() {
         let importance = importance.map(|importance| &importance[GROUP * index..][..GROUP]);
         let group = integers.search(values, importance);
-        let mut codes = [0; GROUP];
-        integers.codes(group, values, &mut codes);
-        let header = Header { scale: f16::from_f32(group.scale), zero: group.zero as i16, bias: f16::ZERO };
         let mut found = block.to_vec();
-        format.write(header, &codes.map(|code| (code + first) as u8), &mut found);
+        format.write_nearest(group, values, &mut found);
         let error = |block: &[u8]| {
             let mut decoded = [0.0; GROUP];
             decode::<BITS, GROUP, ORIGIN>(block, &mut decoded);

@@ -192,6 +192,24 @@ impl fmt::Display for Fault {
 }
 
 impl Matched {
+    /// That of one slice alone, as of a matrix that is no stack.
+    pub(crate) fn only(mut self, slice: u64) -> Matched {
+        let slice = usize::try_from(slice).unwrap_or(usize::MAX);
+        self.faults = self.faults.get(slice).map_or_else(Vec::new, |fault| vec![*fault]);
+        if !matches!(self.faults[..], [None]) {
+            return self;
+        }
+        // Nothing is wrong with the slice, so it is there.
+        let part = |bytes: &SharedBytes, each: usize| bytes.slice(slice * each..(slice + 1) * each);
+        if let Some(sums) = part(&self.sums, 4 * self.columns) {
+            self.sums = sums;
+        }
+        if let Some(count) = part(&self.counts, 4).filter(|_| self.counts.len() > 4) {
+            self.counts = count;
+        }
+        self
+    }
+
     /// How many slices there are.
     pub fn slices(&self) -> u64 {
         self.faults.len() as u64
