@@ -88,7 +88,7 @@ impl FolderPlan {
                 numbers.push(index);
             }
         }
-        let plan = Plan { format: format.name.to_owned(), file_type: None, tensors: planned };
+        let plan = Plan { format: format.name.to_owned(), file_type: None, tensors: planned, measured: None };
         Ok(FolderPlan { plan, kinds, numbers })
     }
 

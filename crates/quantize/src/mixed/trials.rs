@@ -133,7 +133,8 @@ impl<'a> Trials<'a> {
                     return;
                 }
                 let (format, piece) = (job / pieces.len(), pieces[job % pieces.len()]);
-                let coder = Coder { source: self.source, tensors: &formats[format].1, importance: &self.matched };
+                let tensors = &formats[format].1;
+                let coder = Coder { source: self.source, tensors, importance: &self.matched, shared: None };
                 let loss = coder.code(piece, &mut scratch).map(|coded| coded.loss);
                 results.lock().unwrap_or_else(PoisonError::into_inner).push((job, loss));
             }
