@@ -1,5 +1,5 @@
 //! The best choice of one option for each of many things under one budget: a knapsack with several choices, as good as found by
-//! going along the convex hull of each thing's options, and then by trying what is left of the budget.
+//! going along the convex hull of each thing's options, by trying those of large things one by one, and by trading what is left.
 
 /// What an option takes and what it costs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -10,6 +10,10 @@ pub(super) struct Choice {
     pub(super) cost: f64,
 }
 
+/// Options that differ by more than this part of the budget from what was found are tried one by one.
+const LARGE: u64 = 128;
+/// The most things that are held at an option that was found so.
+const FIXED: usize = 8;
 /// The most rounds in which two things trade bytes.
 const TRADES: usize = 256;
 
@@ -17,11 +21,52 @@ const TRADES: usize = 256;
 /// Panics where a thing has no options.
 pub(super) fn assign(things: &[Vec<Choice>], budget: u64) -> Option<Vec<usize>> {
     // What is larger and no better than another is of no use.
-    let useful: Vec<Vec<usize>> = things.iter().map(|options| useful(options)).collect();
-    let hulls: Vec<Vec<usize>> = things.iter().zip(&useful).map(|(options, order)| hull(options, order)).collect();
+    let mut allowed: Vec<Vec<usize>> = things.iter().map(|options| useful(options)).collect();
+    let all = allowed.clone();
+    let mut best = along_hulls(things, &allowed, budget)?;
+    // A thing that takes much of the budget may be in the way, or left out because the rest was spent: each of its options is tried.
+    let is_large = |thing: usize, option: usize, chosen: &[usize]| {
+        things[thing][option].bytes.abs_diff(things[thing][chosen[thing]].bytes) > budget / LARGE
+    };
+    for _ in 0..FIXED {
+        let mut better: Option<(f64, usize, Vec<usize>)> = None;
+        let least = cost(things, &best);
+        for thing in 0..things.len() {
+            for &option in all[thing].iter().filter(|&&option| is_large(thing, option, &best)) {
+                let before = std::mem::replace(&mut allowed[thing], vec![option]);
+                let found = along_hulls(things, &allowed, budget);
+                allowed[thing] = before;
+                let Some(found) = found else { continue };
+                let cost = cost(things, &found);
+                if cost < least && better.as_ref().is_none_or(|better| cost < better.0) {
+                    better = Some((cost, thing, found));
+                }
+            }
+        }
+        let Some((_, thing, found)) = better else { break };
+        allowed[thing] = vec![found[thing]];
+        best = found;
+    }
+    let bytes: u64 = things.iter().zip(&best).map(|(options, &at)| options[at].bytes).sum();
+    let mut left = budget - bytes;
+    for _ in 0..TRADES {
+        if !trade(things, &all, &mut best, &mut left) {
+            break;
+        }
+    }
+    Some(best)
+}
+
+fn cost(things: &[Vec<Choice>], chosen: &[usize]) -> f64 {
+    things.iter().zip(chosen).map(|(options, &at)| options[at].cost).sum()
+}
+
+/// Goes along the hulls of the options that are allowed, and takes what fits of the rest.
+fn along_hulls(things: &[Vec<Choice>], allowed: &[Vec<usize>], budget: u64) -> Option<Vec<usize>> {
+    let hulls: Vec<Vec<usize>> = things.iter().zip(allowed).map(|(options, order)| hull(options, order)).collect();
     let bytes = |thing: usize, option: usize| things[thing][option].bytes;
-    let smallest = hulls.iter().enumerate().map(|(thing, hull)| bytes(thing, hull[0]));
-    let mut left = smallest.fold(Some(budget), |left, bytes| left?.checked_sub(bytes))?;
+    let mut smallest = hulls.iter().enumerate().map(|(thing, hull)| bytes(thing, hull[0]));
+    let mut left = smallest.try_fold(budget, u64::checked_sub)?;
     let mut chosen: Vec<usize> = hulls.iter().map(|hull| hull[0]).collect();
     // All steps along the hulls, those that save most for a byte first: for one thing they come in their order, as hulls are convex.
     let mut steps: Vec<(f64, usize, usize, usize)> = Vec::new();
@@ -38,12 +83,7 @@ pub(super) fn assign(things: &[Vec<Choice>], budget: u64) -> Option<Vec<usize>> 
             (chosen[thing], left) = (to, left - more);
         }
     }
-    fill(things, &useful, &mut chosen, &mut left);
-    for _ in 0..TRADES {
-        if !trade(things, &useful, &mut chosen, &mut left) {
-            break;
-        }
-    }
+    fill(things, allowed, &mut chosen, &mut left);
     Some(chosen)
 }
 
@@ -201,6 +241,19 @@ mod tests {
         assert_eq!(assign(&things, 12), Some(vec![0, 0]));
         assert_eq!(assign(&things, 10), None);
         assert_eq!(assign(&[], 0), Some(vec![]));
+    }
+
+    /// The greedy way spends the budget on the small ones before the large one's turn comes.
+    #[test]
+    fn a_thing_that_takes_much_of_the_budget_gets_its_share() {
+        let option = |bytes, cost| Choice { bytes, cost };
+        let small = vec![option(10, 1.0), option(20, 0.1), option(40, 0.05)];
+        let mut things = vec![small; 100];
+        things.push(vec![option(1000, 60.0), option(2000, 1.0)]);
+        let chosen = assign(&things, 3900).unwrap();
+        let (bytes, cost) = sums(&things, &chosen);
+        assert!(chosen[100] == 1 && bytes <= 3900, "{bytes}");
+        assert!(cost <= 1.0 + 90.0 * 0.1 + 10.0 + 1e-9, "{cost}");
     }
 
     #[test]

@@ -140,7 +140,7 @@ impl<'a> Trials<'a> {
             }
         };
         std::thread::scope(|scope| {
-            (1..threads.min(jobs)).for_each(|_| drop(scope.spawn(&work)));
+            (1..threads.min(jobs)).for_each(|_| drop(scope.spawn(work)));
             work();
         });
         if cancel.load(Ordering::Relaxed) {
@@ -203,8 +203,8 @@ impl<'a> Trials<'a> {
                     format.encode_best(&values, None, bytes).map_err(wrong)
                 };
                 let read = matrix.read_rows(first, part).map_err(Error::from);
-                let rows = part.chunks_exact_mut(row_bytes.max(1)).enumerate();
-                let done = read.and_then(|()| rows.map(|(at, bytes)| row(first + at, bytes)).collect::<Result<()>>());
+                let mut rows = part.chunks_exact_mut(row_bytes.max(1)).enumerate();
+                let done = read.and_then(|()| rows.try_for_each(|(at, bytes)| row(first + at, bytes)));
                 if let Err(error) = done {
                     failed.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
                     return;
@@ -212,7 +212,7 @@ impl<'a> Trials<'a> {
             }
         };
         std::thread::scope(|scope| {
-            (1..threads).for_each(|_| drop(scope.spawn(&work)));
+            (1..threads).for_each(|_| drop(scope.spawn(work)));
             work();
         });
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
