@@ -39,7 +39,7 @@ def main():
     name = arguments.model.stem
     imatrix = arguments.out / f"{name}.imatrix.gguf"
     theirs, ours = arguments.out / f"{name}.Q4_K_M.gguf", arguments.out / f"{name}.mixed.gguf"
-    tools = arguments.llama.resolve()
+    tools, duan = arguments.llama.resolve(), arguments.duan.resolve()
     environment = os.environ | {"LD_LIBRARY_PATH": str(tools)}
     if not imatrix.exists():
         command = [tools / "llama-imatrix", "-m", arguments.model, "-f", arguments.calibrate, "-o", imatrix]
@@ -47,7 +47,7 @@ def main():
     if not theirs.exists():
         run([tools / "llama-quantize", "--imatrix", imatrix, arguments.model, theirs, "Q4_K_M"], environment)
     size = theirs.stat().st_size
-    command = [arguments.duan, "quantize", arguments.model, ours, "--size", size, "--text", arguments.calibrate]
+    command = [duan, "quantize", arguments.model, ours, "--size", size, "--text", arguments.calibrate]
     command += ["--sensitivity", arguments.out / f"{name}.sensitivity.json", "--force", "--json"]
     if arguments.chunks:
         command += ["--chunks", arguments.chunks]
@@ -62,7 +62,7 @@ def main():
             counts[tensor["format"]] = counts.get(tensor["format"], 0) + 1
     print("  " + ", ".join(f"{count} {format}" for format, count in sorted(counts.items(), key=lambda row: -row[1])))
     for judge in arguments.judge:
-        command = [arguments.duan, "eval", theirs, ours, "--against", arguments.model, "--text", judge, "--json"]
+        command = [duan, "eval", theirs, ours, "--against", arguments.model, "--text", judge, "--json", "--no-pack"]
         rows = json.loads(run([*command, "--chunks", arguments.eval_chunks])[0])
         kl = {pathlib.Path(row["model"]).name: (row["kl_mean"], row["kl_mean_error"]) for row in rows}
         (q4, q4_error), (mixed, mixed_error) = kl[theirs.name], kl[ours.name]
