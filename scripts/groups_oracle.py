@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Whether transformers and compressed-tensors read the folders that `duan quantize --format int4-g64` and its like write, as duan does.
 
-    groups_oracle.py FOLDER --text TEXT [--duan target/release/duan] [--context N] [--windows N] [--device reference] [FORMAT ...]
+    groups_oracle.py FOLDER --text TEXT [--duan target/release/duan] [--context N] [--windows N] [--device reference]
+        [--formats F,..]
 
 Needs torch, transformers, compressed-tensors, safetensors. For each format the float checkpoint FOLDER is quantized, and
 
@@ -74,7 +75,7 @@ def wrong_weights(torch, before: dict, model, report: dict) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("formats", nargs="*", default=FORMATS)
+    parser.add_argument("--formats", type=lambda text: text.split(","), default=FORMATS)
     parser.add_argument("--text", required=True)
     parser.add_argument("--duan", default="target/release/duan")
     parser.add_argument("--context", type=int, default=32)
