@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What integers in groups cost and give: size, KL divergence, perplexity, rate of decode, for each way to share scales.
 
-    group_table.py FOLDER --text TEXT --duan target/release/duan [--importance FILE] [--windows N] [--bench] [FORMAT ...]
+    group_table.py FOLDER --text TEXT --duan target/release/duan [--importance FILE] [--windows N] [--bench] [--formats F,..]
     group_table.py --gguf FILE.gguf FOLDER ...
 
 FOLDER is a float checkpoint; it is the reference. With --gguf it is made of a GGUF file of a family that transformers reads from GGUF
@@ -68,7 +68,7 @@ def line(name: str, bytes: int, bits: float, row: dict, fallbacks: str, options)
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("formats", nargs="*", default=FORMATS)
+    parser.add_argument("--formats", type=lambda text: text.split(","), default=FORMATS)
     parser.add_argument("--gguf", type=Path)
     parser.add_argument("--text", required=True)
     parser.add_argument("--duan", default="target/release/duan")

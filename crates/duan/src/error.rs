@@ -66,12 +66,6 @@ pub enum Error {
     /// A model, or importance, that cannot be quantized or written.
     #[error(transparent)]
     Quantize(Box<duan_quantize::Error>),
-    /// A model was to be written over itself.
-    #[error("{file} is the model that is read, and was not changed; name another file")]
-    SameFile {
-        /// The file.
-        file: String,
-    },
     /// There is no such weight format, or it can only be read.
     #[error("format: expected one of {known}, found \"{name}\"")]
     UnknownFormat {

@@ -54,6 +54,8 @@ pub(crate) struct Coder<'a> {
     pub(crate) importance: &'a [Option<Matched>],
     /// Scales that more than a block shares, where there are some. Pieces are of whole rows then.
     pub(crate) shared: Option<&'a SharedScales>,
+    /// Whether weights that are copied are looked at.
+    pub(crate) checks_copies: bool,
 }
 
 /// Buffers of one thread, kept between pieces.
@@ -79,7 +81,10 @@ impl Coder<'_> {
         };
         match tensor.target {
             Target::Copy => {
-                self.check(piece, from, &bytes, scratch)?;
+                if self.checks_copies {
+                    self.check(piece, from, &bytes, scratch)?;
+                }
+                self.source.release(piece.tensor, piece.first, piece.weights);
                 Ok(Coded { bytes, loss: Loss::default() })
             }
             Target::Coded(to) => self.recode(piece, from, to, &bytes, scratch),

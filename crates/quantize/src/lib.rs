@@ -49,5 +49,5 @@ pub use mixes::{MIXES, Mix};
 pub use plan::{Choice, Plan, PlanOptions, PlannedTensor, Reason, Target};
 pub use recipe::Recipe;
 pub use report::{Fallen, FormatRow, ImportanceReport, LayerRow, MeasuredReport, Report, TensorReport};
-pub use run::{QuantizeOptions, foresee, quantize};
+pub use run::{QuantizeOptions, copy, foresee, quantize};
 pub use source::Source;

@@ -63,6 +63,7 @@ impl<'p> Pieces<'p> {
                 io::Error::other(message)
             })?;
             out.write_all(&piece.bytes)?;
+            piece.bytes.release_pages();
             left = left.saturating_sub(piece.bytes.len() as u64);
             self.lock().losses[tensor].add(&piece.loss);
         }
@@ -83,7 +84,8 @@ impl<'p> Pieces<'p> {
     }
 }
 
-/// The GGUF file of a plan; without pieces it has its length and cannot be written.
+/// The GGUF file of a plan; without pieces it has its length and cannot be written. Keys of how the file was made become those of the
+/// plan, but for a copy.
 ///
 /// # Errors
 /// Where the source has a key or a tensor twice.
@@ -93,11 +95,12 @@ pub(crate) fn gguf<'w>(
     plan: &Plan,
     importance: Option<&Importance>,
     pieces: Option<&'w Pieces<'w>>,
+    is_copy: bool,
 ) -> Result<GgufWriter<'w>> {
     let mut writer = GgufWriter::new(label);
-    let changed = changed_keys(plan, importance);
+    let changed = if is_copy { Vec::new() } else { changed_keys(plan, importance) };
     for (key, value) in metadata.iter() {
-        if key.starts_with("split.") || key.starts_with("quantize.imatrix.") {
+        if key.starts_with("split.") || (key.starts_with("quantize.imatrix.") && !is_copy) {
             continue; // true of the source only
         }
         match changed.iter().find(|row| row.0 == key) {

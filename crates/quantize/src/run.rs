@@ -3,6 +3,8 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use duan_model::checkpoint::Checkpoint;
+use duan_model::gguf::TensorInfo;
 use duan_model::quoted;
 
 use crate::coding::{Coder, Loss};
@@ -11,9 +13,9 @@ use crate::importance::{Importance, Matched};
 use crate::output::{self, Output, Pieces};
 use crate::pieces::{Cutter, piece_weights};
 use crate::pipeline::Pipeline;
-use crate::plan::{Plan, Reason};
+use crate::plan::{Plan, PlannedTensor, Reason, Target};
 use crate::report::{ImportanceReport, Report};
-use crate::source::Source;
+use crate::source::{Prepared, Source};
 
 /// More threads than this share too little memory to be of use.
 pub(crate) const THREADS_LIMIT: usize = 256;
@@ -52,13 +54,61 @@ pub fn quantize(
         }
         None => (plan.tensors.iter().map(|_| None).collect(), None),
     };
+    let written = write(source, plan, options, &matched, path, false, &mut on_progress)?;
+    Ok(written.map(|(losses, file_bytes)| Report::new(plan, &losses, file_bytes, importance)))
+}
+
+/// Writes the model as a GGUF file: every tensor and every key as it has them. `on_progress` is told of bytes written and bytes in all; a
+/// break ends it, which gives `None`, otherwise the length of the file. The file appears whole or not at all.
+///
+/// # Errors
+/// For a type of a size that is not known, a file that is there (but for `force`) or that is the source, a disk with too little room,
+/// and what fails while reading or writing.
+pub fn copy(
+    source: &Checkpoint,
+    threads: usize,
+    force: bool,
+    path: &Path,
+    on_progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Option<u64>> {
+    if source.is_at(path)? {
+        return Err(Error::over(path));
+    }
+    let source = Prepared::new(source)?;
+    let planned = |info: &TensorInfo| PlannedTensor {
+        source: info.clone(),
+        target: Target::Copy,
+        reason: Reason::Untouched,
+        fallback_from: None,
+        // Known of what could be prepared.
+        bytes: info.bytes.unwrap_or(0),
+        stored: info.format(),
+    };
+    let tensors: Vec<PlannedTensor> = source.tensors().iter().map(planned).collect();
+    let matched: Vec<Option<Matched>> = tensors.iter().map(|_| None).collect();
+    let plan = Plan { format: String::new(), file_type: None, tensors };
+    let options = QuantizeOptions { importance: None, threads, force };
+    let written = write(&source, &plan, &options, &matched, path, true, on_progress)?;
+    Ok(written.map(|(_, file_bytes)| file_bytes))
+}
+
+/// Writes the GGUF file of a plan; what was lost of each tensor, and the length of the file.
+fn write(
+    source: &dyn Source,
+    plan: &Plan,
+    options: &QuantizeOptions<'_>,
+    matched: &[Option<Matched>],
+    path: &Path,
+    is_copy: bool,
+    on_progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
+) -> Result<Option<(Vec<Loss>, u64)>> {
     let threads = options.threads.clamp(1, THREADS_LIMIT);
-    let coder = Coder { source, tensors: &plan.tensors, importance: &matched, shared: None };
+    let coder = Coder { source, tensors: &plan.tensors, importance: matched, shared: None, checks_copies: !is_copy };
     let sizes = plan.tensors.iter().map(|tensor| (tensor.source.elements(), tensor.columns())).collect();
     let pipeline = Pipeline::new(&coder, Cutter::new(sizes, piece_weights(threads)), threads);
     let pieces = Pieces::new(&pipeline, plan.tensors.len());
     let written = {
-        let writer = output::gguf(source.label(), source.metadata(), plan, options.importance, Some(&pieces))?;
+        let writer = output::gguf(source.label(), source.metadata(), plan, options.importance, Some(&pieces), is_copy)?;
         let file_bytes = Output::file_bytes(&writer);
         let mut on_bytes = |done| on_progress(done, file_bytes);
         let is_done = duan_files::write_whole(path, file_bytes, options.force, &mut on_bytes, |out| {
@@ -75,7 +125,7 @@ pub fn quantize(
     };
     // A piece that could not be coded is the reason why writing failed.
     let losses = pieces.finish()?;
-    Ok(written?.map(|file_bytes| Report::new(plan, &losses, file_bytes, importance)))
+    Ok(written?.map(|file_bytes| (losses, file_bytes)))
 }
 
 /// What [`quantize`] would write, but for the errors: formats and bytes, known at once.
@@ -84,7 +134,7 @@ pub fn quantize(
 /// Where the importance is another model's, and the source has a key twice.
 pub fn foresee(source: &dyn Source, plan: &Plan, importance: Option<&Importance>) -> Result<Report> {
     let report = importance.map(|importance| match_all(importance, plan)).transpose()?.map(|matched| matched.1);
-    let writer = output::gguf(source.label(), source.metadata(), plan, importance, None)?;
+    let writer = output::gguf(source.label(), source.metadata(), plan, importance, None, false)?;
     let losses = vec![Loss::default(); plan.tensors.len()];
     Ok(Report::new(plan, &losses, Output::file_bytes(&writer), report))
 }

@@ -230,3 +230,48 @@ fn wild_importance_gives_finite_scales() {
         assert!(row.error < 0.05 && row.weighted_error.unwrap() < 0.1, "{row:?}");
     }
 }
+
+#[test]
+fn a_copy_has_every_tensor_and_key_as_it_was_whatever_the_weights_are() {
+    let mut weights = values(64 * 40, 5);
+    weights[70] = f32::NAN;
+    let mut tensors = kinds();
+    tensors.push(floats("b.weight", &[64, 40], &weights));
+    let place = Place::new(&tensors);
+    let source = Checkpoint::from(&place.source);
+    let mut go_on = |_, _| ControlFlow::Continue(());
+    for threads in [1, 3] {
+        let bytes = copy(&source, threads, true, &place.out(), &mut go_on).unwrap();
+        assert_eq!(bytes, Some(fs::metadata(place.out()).unwrap().len()));
+        let written = GgufFile::open(&place.out()).unwrap();
+        for (old, new) in place.source.tensors().iter().zip(written.tensors()) {
+            assert_eq!((&old.name, &old.dims, old.type_id), (&new.name, &new.dims, new.type_id));
+            assert!(
+                place.source.tensor_data(old).unwrap()[..] == written.tensor_data(new).unwrap()[..],
+                "{}",
+                old.name
+            );
+        }
+        assert_eq!(place.source.tensors().len(), written.tensors().len());
+        let keys = |file: &GgufFile| file.metadata().iter().map(|(key, _)| key.to_owned()).collect::<Vec<_>>();
+        let kept: Vec<String> = keys(&place.source).into_iter().filter(|key| !key.starts_with("split.")).collect();
+        assert_eq!(keys(&written), kept);
+    }
+    // Rows that are made, in another format, are the same as if they were read at once.
+    let coded = source.in_format(format_by_name("Q8_0").unwrap()).unwrap();
+    let tensor = coded.tensor("token_embd.weight").unwrap();
+    let error = copy(&coded, 2, true, &place.out(), &mut go_on).unwrap_err().to_string();
+    assert!(error.contains("b.weight") && error.contains("NaN at index 70"), "{error}");
+    let coded = coded.in_formats(|info| (info.name == tensor.name).then(|| tensor.format()).flatten()).unwrap();
+    copy(&coded, 2, true, &place.out(), &mut go_on).unwrap();
+    let written = GgufFile::open(&place.out()).unwrap();
+    let mut bytes = vec![0; tensor.bytes.unwrap() as usize];
+    coded.data(tensor).unwrap().read_rows(0, 68, &mut bytes).unwrap();
+    assert!(written.tensor_data(written.tensor(&tensor.name).unwrap()).unwrap()[..] == bytes);
+    assert!(matches!(copy(&source, 1, true, place.source.path(), &mut go_on), Err(Error::OverSource { .. })));
+    assert!(copy(&source, 1, false, &place.out(), &mut go_on).unwrap_err().to_string().contains("exists already"));
+    let mut stop = |_, _| ControlFlow::Break(());
+    fs::remove_file(place.out()).unwrap();
+    assert_eq!(copy(&source, 2, false, &place.out(), &mut stop).unwrap(), None);
+    assert_eq!(place.names(), ["in.gguf"]);
+}

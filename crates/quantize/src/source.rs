@@ -29,6 +29,9 @@ pub trait Source: Sync {
     /// Where the size of the type is not known, or the weights cannot be read any more.
     fn read(&self, tensor: usize, first: u64, weights: u64) -> Result<SharedBytes>;
 
+    /// Hint that what these weights are made of will not be needed soon. What is a part of a map is given back when it was written.
+    fn release(&self, _tensor: usize, _first: u64, _weights: u64) {}
+
     /// The format that tensor number `tensor` is stored in, where it is not read in that one.
     fn stored_format(&self, tensor: usize) -> Option<&'static Format> {
         self.tensors()[tensor].format()
@@ -101,6 +104,50 @@ impl Source for Checkpoint {
             && path.exists()
             && folder.canonicalize().ok() == Checkpoint::path(self).canonicalize().ok();
         Ok(is_inside || is_one_of(self.disk_files()?, path))
+    }
+}
+
+/// A checkpoint of which all tensors will be read once, as they are: how their rows are made is found out once.
+pub(crate) struct Prepared<'a> {
+    checkpoint: &'a Checkpoint,
+    data: Vec<TensorData>,
+}
+
+impl<'a> Prepared<'a> {
+    /// # Errors
+    /// Where a tensor has a type of a size that is not known, or cannot be read any more.
+    pub(crate) fn new(checkpoint: &'a Checkpoint) -> Result<Prepared<'a>> {
+        let data = Checkpoint::tensors(checkpoint).iter().map(|info| checkpoint.data(info));
+        Ok(Prepared { data: data.collect::<duan_model::Result<_>>()?, checkpoint })
+    }
+}
+
+impl Source for Prepared<'_> {
+    fn label(&self) -> &str {
+        Checkpoint::label(self.checkpoint)
+    }
+
+    fn metadata(&self) -> &Metadata {
+        Checkpoint::metadata(self.checkpoint)
+    }
+
+    fn tensors(&self) -> &[TensorInfo] {
+        Checkpoint::tensors(self.checkpoint)
+    }
+
+    fn read(&self, tensor: usize, first: u64, weights: u64) -> Result<SharedBytes> {
+        read_part(&self.data[tensor], self.label(), &self.tensors()[tensor], first, weights)
+    }
+
+    fn release(&self, tensor: usize, first: u64, weights: u64) {
+        if let TensorData::Made(made) = &self.data[tensor] {
+            let columns = self.tensors()[tensor].dims.first().copied().unwrap_or(1).max(1);
+            made.release_pages((first / columns) as usize..((first + weights) / columns) as usize);
+        }
+    }
+
+    fn is_at(&self, path: &Path) -> Result<bool> {
+        Source::is_at(self.checkpoint, path)
     }
 }
 

@@ -233,8 +233,8 @@ fn integers_in_groups_are_a_folder_that_every_command_takes() {
     home.run(&["quantize", &source, "channel", "--format", "int8-channel-zp"]).done();
     home.file("text.txt", "the model and a text of it, again and again. ".repeat(20).as_bytes());
     for folder in ["int4", "channel"] {
-        let first = home.run(&["complete", folder, "-p", "a", "-n", "4", "--temperature", "0"]).done().to_owned();
-        let slow = ["complete", folder, "-p", "a", "-n", "4", "--temperature", "0", "--device", "reference"];
+        let first = home.run(&["complete", folder, "-p", "a", "-n", "4", "--temp", "0"]).done().to_owned();
+        let slow = ["complete", folder, "-p", "a", "-n", "4", "--temp", "0", "--device", "reference"];
         assert_eq!(home.run(&slow).done(), first, "{folder}");
         let plan = home.run(&["plan", folder]);
         assert!(plan.done().contains("cpu"), "{plan:?}");
@@ -249,8 +249,8 @@ fn integers_in_groups_are_a_folder_that_every_command_takes() {
     }
     // Dividing what stands there is no matter of the source: it is a folder as before.
     let again = home.run(&["quantize", "int4", "again", "--format", "int8-g32", "--json"]);
-    assert!(again.stderr.contains("warning: from int4-g64, int4-g32: what was lost stays lost"), "{again:?}");
-    assert_eq!(again.json()["requantized_from"], serde_json::json!(["int4-g64", "int4-g32"]));
+    assert!(again.stderr.contains("warning: from int4-g32, int4-g64: what was lost stays lost"), "{again:?}");
+    assert_eq!(again.json()["requantized_from"], serde_json::json!(["int4-g32", "int4-g64"]));
     let dry = home.run(&["quantize", &source, "none", "--format", "int4-tensor", "--dry-run", "--table"]);
     assert!(dry.done().contains("int4-tensor"), "{dry:?}");
     assert!(!home.path().join("none").exists());
@@ -279,13 +279,46 @@ fn what_cannot_be_such_a_folder_is_refused_in_one_line() {
 fn float_models_become_integers_in_groups_while_they_are_loaded() {
     let home = Home::new();
     let model = home.fixture("llama3");
-    for (format, shown) in [("int4-g32", "int4-g32"), ("INT8-G64-ZP", "int8-g64-zp")] {
-        let arguments = ["complete", model, "-p", "a", "-n", "4", "--temperature", "0", "--format", format];
+    let sizes = |arguments: &[&str]| {
+        let bench = ["bench", model, "-p", "4", "-n", "2", "-r", "1", "--json"];
+        home.run(&[&bench[..], arguments].concat()).json()[0]["model_size"].as_u64().expect("a size")
+    };
+    let plain = sizes(&[]);
+    for format in ["int4-g32", "INT8-G64-ZP"] {
+        let arguments = ["complete", model, "-p", "a", "-n", "4", "--temp", "0", "--format", format];
         let fast = home.run(&arguments).done().to_owned();
         assert_eq!(home.run(&[&arguments[..], &["--device", "reference"]].concat()).done(), fast, "{format}");
-        let bench = ["bench", model, "-p", "4", "-n", "2", "-r", "1", "--format", format, "--json"];
-        let rows = home.run(&bench).json();
-        assert!(rows[0]["model_type"].as_str().is_some_and(|kind| kind.ends_with(shown)), "{rows}");
+        assert!(sizes(&["--format", format]) < plain / 2, "{format}");
     }
     assert!(home.run(&["bench", model, "--format", "int4-g48"]).refused().contains("int4-g64-zp"));
+}
+
+#[test]
+fn what_is_converted_says_what_it_lost_and_never_takes_the_place_of_its_source() {
+    let home = Home::new();
+    let source = fixture_folder("llama3");
+    let plain = home.run(&["convert", &source, "a.gguf", "--json"]).json();
+    assert!(plain["tensors"].as_array().unwrap().iter().all(|tensor| tensor["is_lossless"] == true), "{plain}");
+    let told = home.run(&["convert", &source, "b.gguf", "--format", "q8_0", "--threads", "2", "--json"]).json();
+    assert_eq!((&told["path"], &told["family"]), (&"b.gguf".into(), &"llama".into()));
+    let size = std::fs::metadata(home.path().join("b.gguf")).unwrap().len();
+    assert_eq!(told["bytes"], size);
+    let named = |name: &str| {
+        let tensors = told["tensors"].as_array().unwrap();
+        tensors.iter().find(|tensor| tensor["name"] == name).unwrap().clone()
+    };
+    let (matrix, norm) = (named("blk.0.attn_q.weight"), named("output_norm.weight"));
+    assert_eq!(
+        (&matrix["from"], &matrix["to"], &matrix["is_lossless"]),
+        (&"F32".into(), &"Q8_0".into(), &false.into())
+    );
+    assert_eq!(norm["is_lossless"], true);
+    let ran = home.run(&["convert", &source, "c.gguf", "--format", "q8_0"]);
+    assert_eq!(ran.done(), "c.gguf\n");
+    let bytes = |name: &str| std::fs::read(home.path().join(name)).unwrap();
+    assert!(bytes("c.gguf") == bytes("b.gguf"));
+    home.run(&["complete", "c.gguf", "-p", "a", "-n", "2"]).done();
+    let ran = home.run(&["convert", "c.gguf", "./c.gguf", "--force"]);
+    assert!(ran.failed().contains("c.gguf is the source itself"), "{ran:?}");
+    assert!(bytes("c.gguf") == bytes("b.gguf"));
 }

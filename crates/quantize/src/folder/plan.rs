@@ -107,6 +107,9 @@ impl FolderPlan {
     pub(crate) fn name_formats(&self, mut report: Report, format: &GroupFormat) -> Report {
         for (index, row) in report.tensors.iter_mut().enumerate() {
             row.format = self.format_name(index);
+            if let Some(stored) = self.plan.tensors[index].stored {
+                row.from = stored.name.to_owned();
+            }
         }
         for row in &mut report.fallbacks {
             if row.from == format.wanted().name {

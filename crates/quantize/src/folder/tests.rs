@@ -298,6 +298,8 @@ fn the_configuration_says_how_and_words_are_carried_over() {
     assert_eq!((groups.len(), &groups["group_0"]["weights"]["strategy"]), (1, &json!("channel")));
     assert_eq!(report.by_format()[0].format, "int8-channel");
     assert_eq!(report.fallbacks, []);
+    let q = report.tensors.iter().find(|row| row.name.ends_with("1.self_attn.q_proj.weight")).unwrap();
+    assert_eq!((&*q.from, &*q.format), ("int4-g64", "int8-channel"));
 }
 
 #[test]

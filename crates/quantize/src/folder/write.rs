@@ -98,7 +98,7 @@ pub(super) fn write(
     let (threads, limit) = shares(&plan.plan, options.threads);
     let (reader, scales) = (Reader::new(source, plan), SharedScales::new(plan));
     let tensors = &plan.plan.tensors;
-    let coder = Coder { source: &reader, tensors, importance: &matched, shared: Some(&scales) };
+    let coder = Coder { source: &reader, tensors, importance: &matched, shared: Some(&scales), checks_copies: true };
     let sizes = tensors.iter().map(|tensor| (tensor.source.elements(), tensor.columns())).collect();
     let pipeline = Pipeline::new(&coder, Cutter::new(sizes, limit), threads);
     let pieces = Pieces::new(&pipeline, tensors.len());
