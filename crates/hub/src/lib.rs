@@ -60,7 +60,7 @@ mod web;
 mod wheel;
 
 #[cfg(test)]
-#[path = "../tests/server/mod.rs"]
+#[path = "../tests/common/server/mod.rs"]
 mod server;
 
 pub use cache::{CacheState, CachedModel, verified_sha256};

