@@ -8,7 +8,7 @@ use ureq::{ResponseExt as _, http};
 use crate::address::{host_of, without_credentials};
 use crate::asked::Asked;
 use crate::error::{Error, ErrorKind, Result};
-use crate::http::{Http, Request, is_web_page, network_error};
+use crate::http::{Http, Request, Token, is_web_page, network_error};
 use crate::progress::{Progress, Sink};
 use crate::retry::{Failure, Retry, pause_asked_for};
 
@@ -49,7 +49,7 @@ impl Client {
     pub(crate) fn json<T: DeserializeOwned>(
         &self,
         url: &str,
-        token: Option<&str>,
+        token: Option<&Token>,
         asked: &Asked,
         progress: Sink<'_>,
     ) -> Result<(T, Option<String>)> {
@@ -78,7 +78,7 @@ impl Client {
     fn text(
         &self,
         url: &str,
-        token: Option<&str>,
+        token: Option<&Token>,
         asked: &Asked,
     ) -> std::result::Result<(Vec<u8>, Option<String>), Failure> {
         let request = Request { url, token, accept: Some("application/json"), ..Request::default() };

@@ -16,6 +16,7 @@ use crate::asked::Asked;
 use crate::checksum::{Checksum, Hasher, Hashes};
 use crate::client::Client;
 use crate::error::{Error, Result};
+use crate::http::Token;
 use crate::progress::Sink;
 use crate::retry::Retry;
 
@@ -31,8 +32,8 @@ pub(crate) struct Remote {
     pub(crate) filename: String,
     pub(crate) bytes: Option<u64>,
     pub(crate) checksum: Checksum,
-    /// Who asks, for the server of `url` alone.
-    pub(crate) token: Option<String>,
+    /// Who asks.
+    pub(crate) token: Option<Token>,
     /// What kind of server it is, for the words of a refusal.
     pub(crate) asked: Asked,
 }

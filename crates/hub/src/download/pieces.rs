@@ -337,7 +337,7 @@ fn piece(shared: &Shared<'_>, at: &mut u64, end: u64, sender: &Sender<Message>) 
         url: &remote.url,
         range: Some((*at, Some(end))),
         if_range: known_etag.as_deref(),
-        token: remote.token.as_deref(),
+        token: remote.token.as_ref(),
         ..Request::default()
     };
     let response = match shared.client.http.get(&request) {

@@ -186,7 +186,7 @@ impl<'a> Transfer<'a> {
             url: &self.remote.url,
             range: (self.done > 0).then_some((self.done, None)),
             if_range: self.etag.as_deref(),
-            token: self.remote.token.as_deref(),
+            token: self.remote.token.as_ref(),
             ..Request::default()
         };
         // Once bytes have come, a network is there, and what failed may pass.

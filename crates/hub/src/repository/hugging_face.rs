@@ -23,6 +23,7 @@ use crate::client::Client;
 use crate::download::{Partial, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{create_folder, new_name, rename};
+use crate::http::Token;
 use crate::name::{RepositoryName, is_plain_relative_path};
 use crate::progress::{Progress, Sink};
 
@@ -39,7 +40,7 @@ const DEPTH_LIMIT: usize = 16;
 pub(crate) struct HuggingFace {
     endpoint: String,
     cache: PathBuf,
-    token: Option<String>,
+    token: Option<Token>,
     uses_links: bool,
     is_offline: bool,
 }
@@ -69,11 +70,13 @@ impl HuggingFace {
             if is_on("HF_HUB_DISABLE_IMPLICIT_TOKEN") { None } else { set("HF_TOKEN").or_else(read_token) }
         });
         let endpoint = options.endpoint.clone().or_else(|| set("HF_ENDPOINT"));
+        let endpoint = endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_string()).trim_end_matches('/').to_string();
+        // What cannot stand in a header is no token.
+        let token = token.filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic()));
         Ok(HuggingFace {
-            endpoint: endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_string()).trim_end_matches('/').to_string(),
+            token: token.map(|token| Token::new(token, &endpoint)),
+            endpoint,
             cache,
-            // What cannot stand in a header is no token.
-            token: token.filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic())),
             uses_links: !is_on("HF_HUB_DISABLE_SYMLINKS"),
             is_offline: is_on("HF_HUB_OFFLINE") || is_on("TRANSFORMERS_OFFLINE"),
         })
@@ -121,7 +124,7 @@ impl Store for HuggingFace {
         struct Revision {
             sha: String,
         }
-        let (asked, token) = (self.asked(name), self.token.as_deref());
+        let (asked, token) = (self.asked(name), self.token.as_ref());
         let revision = encoded(name.revision.as_deref().unwrap_or("main"), false);
         let base = format!("{}/api/models/{}", self.endpoint, name.id());
         let url = format!("{base}/revision/{revision}");
@@ -245,7 +248,9 @@ impl HuggingFace {
             return link.to_string();
         }
         let rest = link.split_once("://").map_or("", |(_, rest)| rest);
-        absolute(&self.endpoint, rest.find('/').map_or("/", |at| &rest[at..]))
+        let path = rest.find('/').map_or("", |at| &rest[at..]);
+        // A path that begins with two slashes would name another server.
+        absolute(&self.endpoint, &format!("/{}", path.trim_start_matches('/')))
     }
 }
 
@@ -350,6 +355,10 @@ mod tests {
         HuggingFace::new(&SiteOptions::default(), variable).unwrap()
     }
 
+    fn token(text: &str, site: &HuggingFace) -> Option<Token> {
+        Some(Token::new(text.to_string(), &site.endpoint))
+    }
+
     #[cfg(unix)]
     #[test]
     fn the_environment_is_read_as_the_site_reads_it() {
@@ -361,10 +370,21 @@ mod tests {
         assert_eq!(cache(&[home, ("HF_HOME", "/h"), ("HUGGINGFACE_HUB_CACHE", "/o")]), Path::new("/o"));
         assert_eq!(cache(&[("HF_HUB_CACHE", "/n"), ("HUGGINGFACE_HUB_CACHE", "/o")]), Path::new("/n"));
         let site = site(&[home, ("HF_ENDPOINT", "https://mirror.example/"), ("HF_TOKEN", " hf_x\n")]);
-        assert_eq!((site.endpoint.as_str(), site.token.as_deref()), ("https://mirror.example", Some("hf_x")));
+        assert_eq!((site.endpoint.as_str(), &site.token), ("https://mirror.example", &token("hf_x", &site)));
         assert!(!site.is_offline && site.uses_links);
         let link = "https://elsewhere.example/api/models/a/b/tree/c?cursor=x&recursive=1";
         assert_eq!(site.on_endpoint(link), "https://mirror.example/api/models/a/b/tree/c?cursor=x&recursive=1");
+        for (link, expected) in [
+            ("http://x//evil.example/steal", "https://mirror.example/evil.example/steal"),
+            ("http://x///evil.example/steal", "https://mirror.example/evil.example/steal"),
+            ("http://x/..//evil.example/steal", "https://mirror.example//evil.example/steal"),
+            ("http://x/http://evil.example/steal", "https://mirror.example/http://evil.example/steal"),
+            ("http://x?to=//evil.example/steal", "https://mirror.example/evil.example/steal"),
+            ("https://mirror.example@evil.example/steal", "https://mirror.example/steal"),
+            ("rubbish", "https://mirror.example/"),
+        ] {
+            assert_eq!(site.on_endpoint(link), expected, "{link}");
+        }
     }
 
     #[cfg(unix)]
@@ -374,8 +394,9 @@ mod tests {
         let home = ("HF_HOME", folder.path().to_str().unwrap());
         assert_eq!(site(&[home]).token, None);
         fs::write(folder.path().join("token"), "hf_file\n").unwrap();
-        assert_eq!(site(&[home]).token.as_deref(), Some("hf_file"));
-        assert_eq!(site(&[home, ("HF_TOKEN", "hf_x")]).token.as_deref(), Some("hf_x"));
+        let of = |variables: &[(&str, &str)]| site(variables).token;
+        assert_eq!(of(&[home]), token("hf_file", &site(&[home])));
+        assert_eq!(of(&[home, ("HF_TOKEN", "hf_x")]), token("hf_x", &site(&[home])));
         assert_eq!(site(&[home, ("HF_TOKEN", "two words")]).token, None);
         assert_eq!(site(&[home, ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]).token, None);
         assert!(site(&[home, ("HF_HUB_OFFLINE", "1")]).is_offline);
