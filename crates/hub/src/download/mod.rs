@@ -15,7 +15,7 @@ use crate::address::without_credentials;
 use crate::asked::Asked;
 use crate::checksum::{Checksum, Hasher, Hashes};
 use crate::client::Client;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::http::Token;
 use crate::progress::Sink;
 use crate::retry::Retry;
@@ -24,6 +24,9 @@ pub(crate) use note::Partial;
 
 /// After this many bytes in one try the line counts as good again.
 const PROGRESS_BYTES: u64 = 256 << 10;
+
+/// No file system has files longer than this.
+pub(crate) const LARGEST_FILE_BYTES: u64 = i64::MAX.unsigned_abs();
 
 /// A file on a server, as a source announced it.
 #[derive(Clone, Debug)]
@@ -62,6 +65,13 @@ pub(crate) fn download(
     retry: &mut Retry,
     progress: Sink<'_>,
 ) -> Result<String> {
+    if let Some(bytes) = remote.bytes.filter(|bytes| *bytes > LARGEST_FILE_BYTES) {
+        let message = format!(
+            "{} is announced with {bytes} bytes, which no file can have; try again later or name another server",
+            without_credentials(&remote.url)
+        );
+        return Err(Error::new(ErrorKind::BadIndex, message));
+    }
     if let Some(sha256) = pieces::download(client, remote, partial, beside_bytes, retry, progress)? {
         return Ok(sha256);
     }

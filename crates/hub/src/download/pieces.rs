@@ -29,7 +29,7 @@ use super::{PROGRESS_BYTES, Remote, strong_etag};
 use crate::address::{host_of, without_credentials};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start};
+use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start, open_own};
 use crate::http::{Request, network_error};
 use crate::progress::{Progress, Sink};
 use crate::retry::{Failure, Retry, pause_asked_for};
@@ -126,7 +126,7 @@ impl<'a> Transfer<'a> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(note.is_none());
         let failed = |error: std::io::Error| Error::io("open", &partial.file, &error);
-        let file = options.open(&partial.file).map_err(failed)?;
+        let file = open_own(options, &partial.file)?;
         let length = file.metadata().map_err(failed)?.len();
         let (spans, etag) = match note {
             Some(note) => (note.spans.unwrap_or_else(|| Spans::prefix(length)), note.etag),

@@ -18,7 +18,7 @@ use super::{PROGRESS_BYTES, Remote, strong_etag};
 use crate::address::{host_of, without_credentials};
 use crate::checksum::Hasher;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start};
+use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start, open_own};
 use crate::http::{Http, Request, is_web_page, network_error};
 use crate::progress::{Progress, Sink};
 use crate::retry::{Failure, Retry, pause_asked_for};
@@ -332,11 +332,8 @@ impl<'a> Transfer<'a> {
 
 /// Opens the partial file at its end, or empty.
 fn open_partial(path: &Path, is_empty: bool) -> Result<File> {
-    let open = || {
-        let mut options = OpenOptions::new();
-        let mut file = options.read(true).write(true).create(true).truncate(is_empty).open(path)?;
-        file.seek(SeekFrom::End(0))?;
-        Ok(file)
-    };
-    open().map_err(|error| Error::io("open", path, &error))
+    let mut options = OpenOptions::new();
+    let mut file = open_own(options.read(true).write(true).create(true).truncate(is_empty), path)?;
+    file.seek(SeekFrom::End(0)).map_err(|error| Error::io("open", path, &error))?;
+    Ok(file)
 }

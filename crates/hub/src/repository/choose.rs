@@ -1,6 +1,7 @@
 //! Which files of a repository are the model that was asked for. A pure function of the name and the list of files.
 
 use super::RepositoryFile;
+use super::strays::TEMPLATES;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RepositoryName, Wanted};
 
@@ -125,7 +126,8 @@ fn file<'a>(name: &RepositoryName, path: &str, files: &'a [RepositoryFile]) -> R
     }
 }
 
-/// The files of a checkpoint folder: configuration, weights, tokenizer and template, all at the top.
+/// The files of a checkpoint folder: configuration, weights, tokenizer and template at the top, and the templates that have
+/// names.
 fn folder<'a>(name: &RepositoryName, files: &'a [RepositoryFile]) -> Result<Choice<'a>> {
     let top: Vec<&RepositoryFile> = files.iter().filter(|file| !file.path.contains('/')).collect();
     let has = |path: &str| top.iter().any(|file| file.path == path);
@@ -152,6 +154,11 @@ fn folder<'a>(name: &RepositoryName, files: &'a [RepositoryFile]) -> Result<Choi
     };
     let (mut chosen, mut rest): (Vec<&RepositoryFile>, Vec<&RepositoryFile>) =
         top.iter().filter(|file| is_weights(file) || is_beside(file)).partition(|file| file.path == "config.json");
+    let template = |file: &&RepositoryFile| {
+        let inside = file.path.strip_prefix(TEMPLATES).and_then(|rest| rest.strip_prefix('/'));
+        inside.is_some_and(|base| base.ends_with(".jinja") && !base.contains('/'))
+    };
+    rest.extend(files.iter().filter(template));
     // What is small comes first: where it is refused, nobody waited for the weights.
     rest.sort_by_key(|file| (file.bytes, &file.path));
     chosen.append(&mut rest);
@@ -257,6 +264,7 @@ mod tests {
             "config.json",
             "tokenizer.json",
             "chat_template.jinja",
+            "additional_chat_templates/tool.jinja",
             "README.md",
             "original/tokenizer.model",
             "pytorch_model.bin",
@@ -264,6 +272,7 @@ mod tests {
         let (found, is_folder, is_certain) = chosen("hf:a/b", paths).unwrap();
         let expected = [
             "config.json",
+            "additional_chat_templates/tool.jinja",
             "chat_template.jinja",
             "model-00001-of-00002.safetensors",
             "model-00002-of-00002.safetensors",

@@ -22,7 +22,7 @@ use crate::checksum::Checksum;
 use crate::client::Client;
 use crate::download::{Partial, Remote};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{create_folder, new_name, rename};
+use crate::files::{create_anew, create_folder, new_name, open_own, rename};
 use crate::http::Token;
 use crate::name::{RepositoryName, is_plain_relative_path};
 use crate::progress::{Progress, Sink};
@@ -80,6 +80,11 @@ impl HuggingFace {
             uses_links: !is_on("HF_HUB_DISABLE_SYMLINKS"),
             is_offline: is_on("HF_HUB_OFFLINE") || is_on("TRANSFORMERS_OFFLINE"),
         })
+    }
+
+    /// The folder of the cache.
+    pub(crate) fn cache(&self) -> &Path {
+        &self.cache
     }
 
     /// Whether the environment forbids to ask the server.
@@ -187,7 +192,9 @@ impl Store for HuggingFace {
             Err(TryLockError::Error(error)) => tracing::debug!(%error, path = %path.display(), "no lock"),
         }
         let blob = self.blob(name, hash);
-        Ok(Begun { same: blob.is_file().then_some(blob), _lock: Some(lock) })
+        // A link in its place is not what another snapshot was made of.
+        let is_there = fs::symlink_metadata(&blob).is_ok_and(|metadata| metadata.is_file());
+        Ok(Begun { same: is_there.then_some(blob), _lock: Some(lock) })
     }
 
     fn install(
@@ -218,7 +225,12 @@ impl Store for HuggingFace {
         if whole == blob {
             // It may be another snapshot's too, so this one gets its own.
             let beside = new_name(&pointer);
-            fs::copy(&blob, &beside).map_err(|error| Error::io("write", &beside, &error))?;
+            let mut from = open_own(File::options().read(true), &blob)?;
+            let copied = create_anew(&beside).and_then(|mut to| {
+                std::io::copy(&mut from, &mut to)?;
+                to.sync_all()
+            });
+            copied.map_err(|error| Error::io("write", &beside, &error))?;
             return rename(&beside, &pointer);
         }
         rename(&blob, &pointer)
@@ -311,6 +323,7 @@ fn link(target: &Path, pointer: &Path) -> std::io::Result<()> {
     let mut name = pointer.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.link", std::process::id()));
     let beside = pointer.with_file_name(name);
+    drop(fs::remove_file(&beside));
     std::os::unix::fs::symlink(target, &beside)?;
     fs::rename(&beside, pointer).inspect_err(|_| drop(fs::remove_file(&beside)))
 }
