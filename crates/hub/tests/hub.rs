@@ -85,6 +85,20 @@ fn a_line_that_breaks_all_the_time_still_comes_to_an_end() {
     assert_eq!(stage.server.requests(&stage.path).len(), 4);
 }
 
+/// A server that starts over each time brings nothing that was not here before, however much it sends.
+#[test]
+fn what_is_sent_again_and_again_is_no_progress() {
+    let stage = Stage::new();
+    stage.server.script(&stage.path, (0..99).map(|_| Answer::CutWhole(300_000)));
+    let (result, _) = stage.resolve_with(HubOptions { retries: 3, ..stage.options() });
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Network);
+    assert_eq!(stage.server.requests(&stage.path).len(), 4);
+    // Each time a good piece further is.
+    let stage = Stage::new();
+    stage.server.script(&stage.path, (1..5).map(|step| Answer::CutWhole(step * 300_000)));
+    stage.assert_whole(&stage.resolve_with(HubOptions { retries: 1, ..stage.options() }).0.unwrap());
+}
+
 #[test]
 fn an_interrupted_fetch_is_seen_resumed_or_removed() {
     let stage = Stage::new();

@@ -10,7 +10,6 @@
 //! of fetching, and [`super::sequential`] goes on with what is there from the beginning of the file and has the words for
 //! what is wrong.
 
-use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -24,7 +23,7 @@ use std::time::{Duration, Instant};
 use ureq::{Body, http};
 
 use super::content::{impostor_in, parse_content_range};
-use super::note::{Note, Partial, Spans};
+use super::note::{Missing, Note, Partial, Spans};
 use super::{PROGRESS_BYTES, Remote, strong_etag};
 use crate::address::{host_of, without_credentials};
 use crate::client::Client;
@@ -101,7 +100,7 @@ struct Shared<'a> {
     path: &'a Path,
     file: &'a File,
     total: u64,
-    missing: Mutex<VecDeque<(u64, u64)>>,
+    missing: Mutex<Missing>,
     /// The validator that all pieces must have.
     etag: Mutex<Option<String>>,
     stop: AtomicBool,
@@ -144,7 +143,7 @@ impl<'a> Transfer<'a> {
         let folder = self.partial.file.parent().unwrap_or(Path::new("."));
         check_room(folder, (self.total - self.spans.bytes()).saturating_add(beside_bytes))?;
         self.write_note()?;
-        let missing = self.spans.gaps(self.total, client.connections.piece_bytes);
+        let missing = self.spans.missing(self.total, client.connections.piece_bytes);
         if missing.is_empty() {
             return Ok(true);
         }
@@ -155,7 +154,7 @@ impl<'a> Transfer<'a> {
             path: &self.partial.file,
             file: &file,
             total: self.total,
-            missing: Mutex::new(missing.into()),
+            missing: Mutex::new(missing),
             etag: Mutex::new(self.etag.clone()),
             stop: AtomicBool::new(false),
         };
@@ -299,7 +298,7 @@ struct Crew<'scope, 'env> {
 impl Crew<'_, '_> {
     /// Opens connections until there are as many as wanted, or as many as pieces wait.
     fn fill_up(&mut self) {
-        let waiting = lock(&self.shared.missing).len();
+        let waiting = usize::try_from(lock(&self.shared.missing).pieces()).unwrap_or(usize::MAX);
         for _ in 0..self.wanted.saturating_sub(self.active).min(waiting) {
             let (shared, sender) = (self.shared, self.sender.clone());
             self.scope.spawn(move || work(shared, &sender));
@@ -314,12 +313,10 @@ fn work(shared: &Shared<'_>, sender: &Sender<Message>) {
         if shared.stop.load(Ordering::Relaxed) {
             break Message::Left;
         }
-        let Some((start, end)) = lock(&shared.missing).pop_front() else { break Message::Left };
+        let Some((start, end)) = lock(&shared.missing).take() else { break Message::Left };
         let mut at = start;
         if let ControlFlow::Break(message) = piece(shared, &mut at, end, sender) {
-            if at < end {
-                lock(&shared.missing).push_front((at, end));
-            }
+            lock(&shared.missing).give_back(at, end);
             break message;
         }
     };

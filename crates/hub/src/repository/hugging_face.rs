@@ -16,10 +16,10 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{Begun, Listing, RepositoryFile, SiteOptions, Store};
-use crate::address::{absolute, encoded, origin};
+use crate::address::{absolute, encoded, origin, without_credentials};
 use crate::asked::Asked;
 use crate::checksum::Checksum;
-use crate::client::Client;
+use crate::client::{ANSWER_LIMIT_BYTES, Client, too_long};
 use crate::download::{Partial, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{create_anew, create_folder, new_name, open_own, rename};
@@ -29,8 +29,10 @@ use crate::progress::{Progress, Sink};
 
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
-/// A repository lists a thousand files a page; more pages than this are none of a model.
-const PAGES_LIMIT: usize = 50;
+/// A repository lists a thousand files a page; more pages than this are none of a model,
+const PAGES_LIMIT: usize = 20;
+/// and neither is more text in all of them.
+const LIST_LIMIT_BYTES: u64 = 32 << 20;
 
 /// Folders in folders of a snapshot, deeper than any repository goes.
 const DEPTH_LIMIT: usize = 16;
@@ -133,19 +135,24 @@ impl Store for HuggingFace {
         let revision = encoded(name.revision.as_deref().unwrap_or("main"), false);
         let base = format!("{}/api/models/{}", self.endpoint, name.id());
         let url = format!("{base}/revision/{revision}");
-        let (found, _): (Revision, _) = client.json(&url, token, &asked, progress)?;
+        let found = client.json::<Revision>(&url, token, &asked, ANSWER_LIMIT_BYTES, progress)?.value;
         if !is_commit(&found.sha) {
             let message = format!("{url} names no commit of {}; check HF_ENDPOINT", name.id());
             return Err(Error::new(ErrorKind::BadIndex, message));
         }
         let mut files = Vec::new();
         let mut next = Some(format!("{base}/tree/{}?recursive=1", found.sha));
-        for _ in 0..PAGES_LIMIT {
-            let Some(url) = next.take() else { break };
-            let (entries, following): (Vec<Entry>, _) = client.json(&url, token, &asked, progress)?;
-            files.extend(entries.into_iter().filter_map(Entry::file));
+        let (mut pages, mut room_bytes) = (0, LIST_LIMIT_BYTES);
+        while let Some(url) = next.take() {
+            if pages == PAGES_LIMIT {
+                return Err(too_long(&without_credentials(&url)));
+            }
+            pages += 1;
+            let page = client.json::<Vec<Entry>>(&url, token, &asked, room_bytes.min(ANSWER_LIMIT_BYTES), progress)?;
+            room_bytes -= page.bytes.min(room_bytes);
+            files.extend(page.value.into_iter().filter_map(Entry::file));
             // A mirror may hand on links to the server that it mirrors; who chose the mirror cannot reach that one.
-            next = following.map(|link| self.on_endpoint(&link));
+            next = page.next.map(|link| self.on_endpoint(&link));
         }
         let root = self.folder(name).join("snapshots").join(&found.sha);
         Ok(Listing { revision: found.sha, root, files })

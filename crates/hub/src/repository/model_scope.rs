@@ -16,7 +16,7 @@ use super::{Begun, Listing, RepositoryFile, SiteOptions, Store};
 use crate::address::encoded;
 use crate::asked::Asked;
 use crate::checksum::Checksum;
-use crate::client::Client;
+use crate::client::{ANSWER_LIMIT_BYTES, Client};
 use crate::download::{Partial, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{create_folder, rename};
@@ -95,7 +95,7 @@ impl Store for ModelScope {
             self.endpoint,
             encoded(revision, false)
         );
-        let (answer, _): (Answer, _) = client.json(&url, None, &asked, progress)?;
+        let answer = client.json::<Answer>(&url, None, &asked, ANSWER_LIMIT_BYTES, progress)?.value;
         let Some(data) = answer.data.filter(|_| answer.success) else {
             let message = format!("ModelScope does not list {id}: {}; check name and revision", answer.message);
             return Err(Error::new(ErrorKind::NotFound, message));

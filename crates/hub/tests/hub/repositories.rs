@@ -500,3 +500,30 @@ fn sizes_that_no_file_can_have_are_refused() {
         stage.resolve_called(&format!("http://{}/m.gguf", stage.server.address), stage.options()).0.unwrap_err();
     assert!(error.to_string().contains("which no file can have"), "{error}");
 }
+
+/// A server may list for ever, and say more than fits anywhere.
+#[test]
+fn lists_that_no_model_has_are_refused() {
+    let stage = Stage::new();
+    put_gguf(&stage);
+    let tree = format!("/api/models/Org/Tiny-GGUF/tree/{COMMIT}?recursive=1");
+    let page = |bytes: usize| {
+        let mut text = vec![b' '; bytes];
+        (text[0], text[bytes - 1]) = (b'[', b']');
+        server::Served {
+            bytes: std::sync::Arc::new(text),
+            content_type: "application/json",
+            etag: None,
+            headers: format!("Link: <{tree}>; rel=\"next\"\r\n"),
+            moved_to: None,
+        }
+    };
+    for (bytes, pages) in [(2, 20), (5 << 20, 7), ((16 << 20) + 1, 1)] {
+        let asked = stage.server.requests(&tree).len();
+        stage.server.serve(&tree, page(bytes));
+        let error = stage.resolve_called("hf:Org/Tiny-GGUF", stage.options()).0.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadIndex, "{error}");
+        assert!(error.to_string().contains("more than any model has to list"), "{error}");
+        assert_eq!(stage.server.requests(&tree).len() - asked, pages, "{bytes}");
+    }
+}
