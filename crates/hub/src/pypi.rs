@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 use crate::address::without_credentials;
 use crate::asked::Asked;
 use crate::cache::FetchNote;
-use crate::catalogue::{CatalogueEntry, CatalogueOrigin, CataloguePiece};
+use crate::catalogue::CataloguePiece;
 use crate::checksum::Checksum;
-use crate::client::Client;
 use crate::download::{Partial, Remote, download};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{check_room, create_folder, hash_start, open_own, remove_file, write_json};
 use crate::index::{Wheel, find_wheel};
+use crate::job::{Fetched, Job, final_name};
 use crate::name::{PypiName, hex};
 use crate::progress::Sink;
 use crate::wheel;
@@ -55,48 +55,6 @@ impl From<&PypiName> for Piece {
             wheel_sha256: None,
         }
     }
-}
-
-/// What the catalogue promises about the whole model.
-#[derive(Clone, Debug)]
-pub(crate) struct Expected {
-    pub(crate) file: String,
-    pub(crate) bytes: u64,
-    pub(crate) sha256: String,
-}
-
-impl Expected {
-    /// Of a model in wheels; none for one whose server says what is to be expected.
-    pub(crate) fn of(entry: &CatalogueEntry) -> Option<Expected> {
-        match entry.origin {
-            CatalogueOrigin::Wheels { file, sha256, .. } => {
-                Some(Expected { file: file.to_string(), bytes: entry.file_bytes, sha256: sha256.to_string() })
-            }
-            CatalogueOrigin::Repository { .. } => None,
-        }
-    }
-}
-
-/// One model to fetch, and with what.
-pub(crate) struct Job<'a> {
-    pub(crate) client: &'a Client,
-    pub(crate) index_url: &'a str,
-    /// The name users gave.
-    pub(crate) name: String,
-    pub(crate) folder: PathBuf,
-    pub(crate) note_path: PathBuf,
-    pub(crate) expected: Option<Expected>,
-}
-
-/// A model that is whole and verified, but still under its partial name.
-pub(crate) struct Fetched {
-    pub(crate) part: PathBuf,
-    pub(crate) file: String,
-    pub(crate) bytes: u64,
-    pub(crate) sha256: String,
-    pub(crate) source: String,
-    /// Whether there was a hash to compare it with.
-    pub(crate) is_compared: bool,
 }
 
 /// Fetches all pieces and verifies the whole.
@@ -259,19 +217,14 @@ fn check_announced(index_url: &str, piece: &Piece, found: &Wheel) -> Result<()> 
     }
 }
 
-/// The last part of a name inside a wheel, kept clear of the names the cache uses itself.
-pub(crate) fn final_name(name: &str) -> String {
-    let base = name.rsplit('/').next().unwrap_or(name);
-    if base.ends_with(".json") || base.ends_with(".part") { format!("model-{base}") } else { base.to_string() }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::client::Connections;
+    use crate::client::{Client, Connections};
     use crate::http::Http;
+    use crate::job::Expected;
     use crate::server::{Answer, Server, noise, wheel};
 
     /// A model in two wheels, and what the catalogue would say of it.

@@ -11,9 +11,9 @@ use crate::download::{Partial, Remote, download};
 use crate::error::{Error, Result};
 use crate::files::{create_folder, write_json};
 use crate::http::{Request, is_web_page};
+use crate::job::{Fetched, Job, final_name};
 use crate::name::AddressName;
 use crate::progress::{Progress, Sink};
-use crate::pypi::{Fetched, Job, final_name};
 
 /// Fetches the file at an address.
 pub(crate) fn fetch(job: &Job<'_>, name: &AddressName, progress: Sink<'_>) -> Result<Fetched> {

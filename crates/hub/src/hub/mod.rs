@@ -20,9 +20,10 @@ use crate::error::{Error, ErrorKind, Result, bytes_text};
 use crate::files::{hash_start, remove_file, remove_leftovers, rename, write_json};
 use crate::http::Http;
 use crate::index::DEFAULT_INDEX_URL;
+use crate::job::{Expected, Fetched, Job};
 use crate::name::{ModelName, hex};
 use crate::progress::{Progress, Sink};
-use crate::pypi::{Expected, Fetched, Job, Piece};
+use crate::pypi::Piece;
 use crate::repository::SiteOptions;
 use crate::{pypi, web};
 
