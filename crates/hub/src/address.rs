@@ -21,7 +21,7 @@ pub(crate) fn host_of(url: &str) -> String {
 /// The address `link` stands for on the page at `base` (RFC 3986, as far as servers use it), without its fragment.
 pub(crate) fn absolute(base: &str, link: &str) -> String {
     let link = link.split('#').next().unwrap_or_default();
-    if link.contains("://") {
+    if has_scheme(link) {
         return link.to_string();
     }
     let base = base.split(['#', '?']).next().unwrap_or_default();
@@ -29,9 +29,15 @@ pub(crate) fn absolute(base: &str, link: &str) -> String {
     if let Some(rest) = link.strip_prefix("//") {
         return format!("{}{rest}", &base[..scheme_end]);
     }
+    // What stands in a query is no path, whatever it looks like.
+    let (link, query) = link.split_at(link.find('?').unwrap_or(link.len()));
     let root_end = base[scheme_end..].find('/').map_or(base.len(), |at| scheme_end + at);
     let folder_end = base.rfind('/').filter(|at| *at >= root_end).unwrap_or(root_end);
-    let path = if link.starts_with('/') { link.to_string() } else { format!("{}/{link}", &base[root_end..folder_end]) };
+    let path = match link {
+        "" => base[root_end..].to_string(),
+        link if link.starts_with('/') => link.to_string(),
+        link => format!("{}/{link}", &base[root_end..folder_end]),
+    };
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/').skip(1) {
         match part {
@@ -40,7 +46,15 @@ pub(crate) fn absolute(base: &str, link: &str) -> String {
             part => parts.push(part),
         }
     }
-    format!("{}/{}", &base[..root_end], parts.join("/"))
+    format!("{}/{}{query}", &base[..root_end], parts.join("/"))
+}
+
+/// Whether a link begins with a scheme and a host, and not only has some further behind.
+fn has_scheme(link: &str) -> bool {
+    link.split_once("://").is_some_and(|(scheme, _)| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic())
+            && scheme.chars().all(|c| c.is_ascii_alphanumeric() || "+-.".contains(c))
+    })
 }
 
 /// Scheme, host and port of an address: who may see what was meant for it. The port is written out, and case does not
@@ -96,6 +110,13 @@ mod tests {
             ("x.whl", "https://index.example/simple/a-b/x.whl"),
             ("./x.whl", "https://index.example/simple/a-b/x.whl"),
             ("../../../../x.whl", "https://index.example/x.whl"),
+            (
+                "x.whl?from=http://other.example/../y",
+                "https://index.example/simple/a-b/x.whl?from=http://other.example/../y",
+            ),
+            ("/x?a=/../b", "https://index.example/x?a=/../b"),
+            ("?page=2", "https://index.example/simple/a-b/?page=2"),
+            ("/..//files.example/x", "https://index.example//files.example/x"),
         ] {
             assert_eq!(absolute(PAGE_URL, link), expected, "{link}");
         }

@@ -21,7 +21,7 @@ use crate::catalogue::catalogue_entry;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{create_folder, remove_file};
 use crate::name::is_plain_relative_path;
-use crate::place::{Place, allocated_bytes};
+use crate::place::{Place, allocated_bytes, yes};
 
 const MANIFEST: &str = "manifest.json";
 
@@ -41,6 +41,9 @@ pub(crate) struct Manifest {
     /// When the file was last changed at the time it was verified, in nanoseconds since 1970. While length and this
     /// time stay, the file counts as verified.
     pub(crate) verified_mtime_ns: u64,
+    /// Whether there was a hash to compare it with.
+    #[serde(default = "yes")]
+    pub(crate) is_compared: bool,
 }
 
 impl Manifest {
@@ -78,6 +81,8 @@ pub(crate) struct FetchNote {
 pub enum CacheState {
     /// Whole, verified, and not changed since.
     Verified,
+    /// Whole, and not changed since it was fetched; its source gave no hash that it could be compared with.
+    NotCompared,
     /// Changed since it was verified; it is hashed again when it is next used.
     Changed,
     /// Only a part of it is here.
@@ -243,12 +248,16 @@ impl Cache {
         if let Some(manifest) = self.manifest(folder) {
             let path = self.folder(folder).join(&manifest.file);
             if let Ok(metadata) = fs::metadata(&path) {
-                let is_verified = manifest.is_unchanged(&metadata);
+                let state = match manifest.is_unchanged(&metadata) {
+                    false => CacheState::Changed,
+                    true if manifest.is_compared => CacheState::Verified,
+                    true => CacheState::NotCompared,
+                };
                 return Some(CachedModel {
                     name: manifest.name,
                     path,
                     bytes: metadata.len(),
-                    state: if is_verified { CacheState::Verified } else { CacheState::Changed },
+                    state,
                     source: Some(manifest.source),
                     sha256: Some(manifest.sha256),
                     licence: manifest.licence,
@@ -279,7 +288,7 @@ impl Cache {
     /// Deletes a model's folder and returns the bytes that became free; none if there was no folder.
     pub(crate) fn remove(&self, folder: &str) -> Result<Option<u64>> {
         let path = self.folder(folder);
-        if !path.is_dir() {
+        if !fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir()) {
             return Ok(None);
         }
         let freed = bytes_in(&path);
@@ -382,6 +391,7 @@ mod tests {
             licence: None,
             fetched_unix_s: 1,
             verified_mtime_ns: 2,
+            is_compared: true,
         };
         crate::files::write_json(&cache.manifest_path("m"), &manifest).unwrap();
         assert_eq!(cache.manifest("m"), Some(manifest.clone()));
@@ -408,6 +418,7 @@ mod tests {
             licence: None,
             fetched_unix_s: 1,
             verified_mtime_ns: mtime_ns(&fs::metadata(&path).unwrap()),
+            is_compared: true,
         };
         let known = || verified_sha256(root.path(), &path);
         assert_eq!(known(), None);

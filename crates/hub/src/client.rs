@@ -8,12 +8,21 @@ use ureq::{ResponseExt as _, http};
 use crate::address::{host_of, without_credentials};
 use crate::asked::Asked;
 use crate::error::{Error, ErrorKind, Result};
-use crate::http::{Http, Request, is_web_page, network_error};
+use crate::http::{Http, Request, Token, is_web_page, network_error};
 use crate::progress::{Progress, Sink};
 use crate::retry::{Failure, Retry, pause_asked_for};
 
 /// An answer of a repository's server longer than this is none; a page lists a thousand files in a few hundred kB.
-const ANSWER_LIMIT_BYTES: u64 = 64 << 20;
+pub(crate) const ANSWER_LIMIT_BYTES: u64 = 16 << 20;
+
+/// What a server said.
+pub(crate) struct Said<T> {
+    pub(crate) value: T,
+    /// Where the next page of it lies.
+    pub(crate) next: Option<String>,
+    /// The length of the text.
+    pub(crate) bytes: u64,
+}
 
 /// How large files are fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,24 +54,25 @@ impl Client {
         Retry::new(self.retries, self.first_pause)
     }
 
-    /// Asks for a JSON text, tries again where that makes sense, and returns it with where the next page of it lies.
+    /// Asks for a JSON text of at most `limit_bytes`, and tries again where that makes sense.
     pub(crate) fn json<T: DeserializeOwned>(
         &self,
         url: &str,
-        token: Option<&str>,
+        token: Option<&Token>,
         asked: &Asked,
+        limit_bytes: u64,
         progress: Sink<'_>,
-    ) -> Result<(T, Option<String>)> {
+    ) -> Result<Said<T>> {
         let mut retry = self.retry();
         let (text, next) = loop {
             progress(Progress::Connecting { host: host_of(url) });
-            match self.text(url, token, asked) {
+            match self.text(url, token, asked, limit_bytes) {
                 Ok(answer) => break answer,
                 Err(failure) => retry.pause_or_fail(failure, progress)?,
             }
         };
         match serde_json::from_slice(&text) {
-            Ok(value) => Ok((value, next)),
+            Ok(value) => Ok(Said { value, next, bytes: text.len() as u64 }),
             Err(_) if text.trim_ascii_start().first() == Some(&b'<') => Err(Error::web_page(&without_credentials(url))),
             Err(error) => Err(Error::new(
                 ErrorKind::BadIndex,
@@ -78,8 +88,9 @@ impl Client {
     fn text(
         &self,
         url: &str,
-        token: Option<&str>,
+        token: Option<&Token>,
         asked: &Asked,
+        limit_bytes: u64,
     ) -> std::result::Result<(Vec<u8>, Option<String>), Failure> {
         let request = Request { url, token, accept: Some("application/json"), ..Request::default() };
         let mut response = self.http.get(&request)?;
@@ -92,10 +103,21 @@ impl Client {
         }
         let page_url = response.get_uri().to_string();
         let next = next_page(response.headers(), &page_url);
-        let body = response.body_mut().with_config().limit(ANSWER_LIMIT_BYTES);
-        let text = body.read_to_vec().map_err(|error| Failure::again(network_error(url, &host_of(url), error)))?;
-        Ok((text, next))
+        let body = response.body_mut().with_config().limit(limit_bytes);
+        match body.read_to_vec() {
+            Ok(text) => Ok((text, next)),
+            Err(ureq::Error::BodyExceedsLimit(_)) => Err(Failure::last(too_long(&without_credentials(url)))),
+            Err(error) => Err(Failure::again(network_error(url, &host_of(url), error))),
+        }
     }
+}
+
+/// The error for a server that says more than there can be to say.
+pub(crate) fn too_long(url: &str) -> Error {
+    Error::new(
+        ErrorKind::BadIndex,
+        format!("{url} answered with more than any model has to list; check the name and the address of the server"),
+    )
 }
 
 /// The address of `<ADDRESS>; rel="next"` in a `Link` header (RFC 8288).

@@ -1,6 +1,6 @@
 //! Small files written whole, free space, and hashing a file: what the other parts share.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use sha2::digest::Update;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::progress::{Progress, Sink};
 
 /// Bytes moved at a time between network, disk and hash.
@@ -31,6 +31,33 @@ impl Throttle {
         }
         is_due
     }
+}
+
+/// Opens a file of duan's own, as `options` say. Caches may be shared: what somebody else put there by that name, such as a link to
+/// a file of the user's, is not followed.
+pub(crate) fn open_own(options: &OpenOptions, path: &Path) -> Result<File> {
+    duan_files::open_plain(options, path).map_err(|error| {
+        let is_other = fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file());
+        if is_other { no_plain_file(path) } else { Error::io("open", path, &error) }
+    })
+}
+
+fn no_plain_file(path: &Path) -> Error {
+    let shown = path.display();
+    Error::new(
+        ErrorKind::Io,
+        format!("{shown} is a link or something else that duan did not put there; remove it and try again"),
+    )
+}
+
+/// A new file under a name that only the holder of a lock uses, in the place of what a killed process left by that name.
+pub(crate) fn create_anew(path: &Path) -> std::io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // It fails where somebody was faster; nothing is followed.
+    File::create_new(path)
 }
 
 /// Creates a folder and those above it.
@@ -56,7 +83,7 @@ pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T) -> Result<()> {
 pub(crate) fn write_json_alone<T: Serialize>(path: &Path, value: &T) -> Result<()> {
     let beside = new_name(path);
     let write = || {
-        let mut file = File::create(&beside)?;
+        let mut file = create_anew(&beside)?;
         file.write_all(&serde_json::to_vec_pretty(value)?)?;
         file.sync_all()?;
         fs::rename(&beside, path)
@@ -78,8 +105,12 @@ pub(crate) fn remove_leftovers(folder: &Path) {
     }
 }
 
-/// Gives a finished file its name, in the same folder, and makes that last through a loss of power.
+/// Gives a finished file its name, and makes that last through a loss of power. What is no plain file is not what was finished.
 pub(crate) fn rename(from: &Path, to: &Path) -> Result<()> {
+    let metadata = fs::symlink_metadata(from).map_err(|error| Error::io("read", from, &error))?;
+    if !metadata.is_file() {
+        return Err(no_plain_file(from));
+    }
     fs::rename(from, to).map_err(|error| Error::io("create", to, &error))?;
     // Windows keeps no handle on folders, and its file system writes renames down by itself.
     #[cfg(unix)]
@@ -133,7 +164,28 @@ pub(crate) fn check_room(folder: &Path, needed_bytes: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorKind;
+
+    #[cfg(unix)]
+    #[test]
+    fn what_somebody_else_put_in_the_place_of_our_files_is_neither_followed_nor_installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mine, link) = (folder.path().join("mine"), folder.path().join("link"));
+        fs::write(&mine, "mine").unwrap();
+        let plant = || std::os::unix::fs::symlink(&mine, &link).unwrap();
+        plant();
+        let options = || File::options().read(true).write(true).create(true).truncate(true).clone();
+        let error = open_own(&options(), &link).unwrap_err();
+        assert!(error.to_string().contains("link is a link or something else"), "{error}");
+        let error = rename(&link, &folder.path().join("installed")).unwrap_err();
+        assert!(error.to_string().contains("did not put there"), "{error}");
+        create_anew(&link).unwrap().write_all(b"ours").unwrap();
+        fs::remove_file(&link).unwrap();
+        std::os::unix::fs::symlink(&mine, new_name(&link)).unwrap();
+        write_json_alone(&link, &1).unwrap();
+        assert_eq!(fs::read_to_string(&link).unwrap(), "1");
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    }
 
     #[test]
     fn room_is_refused_with_both_numbers() {

@@ -15,7 +15,8 @@ use crate::retry::Failure;
 /// A chain of redirects that is longer than this has no end.
 const REDIRECTS_LIMIT: usize = 10;
 
-/// What a server says of a file before it sends the client elsewhere for its bytes. The last answer gets these headers too.
+/// What a server says of a file before it sends the client elsewhere for its bytes. The last answer gets these headers of
+/// whoever said them first: who only keeps the bytes does not say what they shall be.
 const KEPT_HEADERS: [&str; 3] = ["X-Linked-Etag", "X-Linked-Size", "X-Repo-Commit"];
 
 /// What to ask a server for.
@@ -28,10 +29,36 @@ pub(crate) struct Request<'a> {
     pub(crate) range: Option<(u64, Option<u64>)>,
     /// The validator of the bytes that are here already.
     pub(crate) if_range: Option<&'a str>,
-    /// Who asks. It is told to the server of `url` and to no other.
-    pub(crate) token: Option<&'a str>,
+    /// Who asks.
+    pub(crate) token: Option<&'a Token>,
     /// Whether only the headers are wanted.
     pub(crate) is_head: bool,
+}
+
+/// Who asks, and the one server that is told.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    text: String,
+    origin: String,
+}
+
+impl Token {
+    /// For the server of `url`, whatever its answers name.
+    pub(crate) fn new(text: String, url: &str) -> Token {
+        Token { text, origin: origin(url) }
+    }
+
+    /// The token, where `url` is on its server.
+    fn for_url(&self, url: &str) -> Option<&str> {
+        (origin(url) == self.origin).then_some(&self.text)
+    }
+}
+
+/// Without the token: what holds one may end up in a message.
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Token(... for {})", self.origin)
+    }
 }
 
 /// Agents for plain and for encrypted addresses: proxy variables differ by scheme.
@@ -48,7 +75,7 @@ impl Http {
     }
 
     /// Sends a request and returns the answer, whatever its status, before its body is read. Redirects are followed, but
-    /// the token goes no further than to the server that was named.
+    /// the token goes to its own server alone.
     pub(crate) fn get(&self, request: &Request<'_>) -> std::result::Result<http::Response<Body>, Failure> {
         let mut url = request.url.to_string();
         let mut kept: Vec<(&str, HeaderValue)> = Vec::new();
@@ -56,12 +83,14 @@ impl Http {
             let mut response = self.get_once(request, &url)?;
             let Some(next) = redirect_of(&response, &url) else {
                 for (name, value) in kept {
-                    response.headers_mut().entry(name).or_insert(value);
+                    response.headers_mut().insert(name, value);
                 }
                 return Ok(response);
             };
             for name in KEPT_HEADERS {
-                if let Some(value) = response.headers().get(name) {
+                if let Some(value) = response.headers().get(name)
+                    && kept.iter().all(|(other, _)| *other != name)
+                {
                     kept.push((name, value.clone()));
                 }
             }
@@ -89,7 +118,7 @@ impl Http {
                 call = call.header("If-Range", validator);
             }
         }
-        if let Some(token) = request.token.filter(|_| origin(url) == origin(request.url)) {
+        if let Some(token) = request.token.and_then(|token| token.for_url(url)) {
             call = call.header("Authorization", format!("Bearer {token}"));
         }
         call.call().map_err(|error| {

@@ -17,10 +17,14 @@
 //!
 //! What holds, whatever server, line or disk do:
 //!
-//! - A file has its final name only after its length and SHA-256 were compared; until then it is called `.part`.
+//! - A file has its final name only after its length and, where its source gives one, its hash were compared; until then it is
+//!   called `.part`. [`ModelFile::is_verified`] says whether there was a hash.
 //! - A download is continued only by an answer that says it continues these very bytes, else it starts over.
 //! - A process that is killed, at any moment, leaves nothing half-written under its final name, and a note that is true.
-//! - A token is told to the server it is meant for and to no other, whatever redirects say.
+//! - A token is told to the server it is meant for and to no other, whatever redirects and lists say.
+//! - What a server says is believed within bounds: lists, lengths and names of files, and a body without an end.
+//! - In a cache that others write to, no link that they plant is written through, and none makes `remove` delete what is not
+//!   duan's.
 //! - A model that is in the cache costs no request, and is not read again while its length and time stay.
 //! - Two processes that want the same model download it once; the second waits.
 //! - Without a network, with a full disk, behind a sign-in page: one line that says so and what to do.
@@ -29,8 +33,8 @@
 //! tensors and formats are other crates' matter, and so are terminals.
 //!
 //! Where to start reading: `hub/` is the order of things; `name/` and `catalogue.rs` say what can be asked for. The sources:
-//! `pypi.rs` (with `index.rs`, `version.rs` and `wheel.rs` for what is particular to packages) and `web.rs` end in a `Fetched`
-//! that is kept in duan's own cache, `cache.rs`. `repository/` is Hugging Face and ModelScope, whose files are kept where
+//! `pypi.rs` (with `index.rs`, `version.rs` and `wheel.rs` for what is particular to packages) and `web.rs` take a `Job` and end
+//! in a `Fetched` (`job.rs`) that is kept in duan's own cache, `cache.rs`. `repository/` is Hugging Face and ModelScope, whose files are kept where
 //! their own programs keep them; of these, `place.rs` notes where they are. `download/` is one file over HTTP, with `http.rs`,
 //! `retry.rs` and `client.rs` below it; `asked.rs` and `error.rs` have the words for what goes wrong.
 //!
@@ -49,6 +53,7 @@ mod files;
 mod http;
 mod hub;
 mod index;
+mod job;
 mod name;
 mod place;
 mod progress;
@@ -60,7 +65,7 @@ mod web;
 mod wheel;
 
 #[cfg(test)]
-#[path = "../tests/server/mod.rs"]
+#[path = "../tests/common/server/mod.rs"]
 mod server;
 
 pub use cache::{CacheState, CachedModel, verified_sha256};

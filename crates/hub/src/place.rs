@@ -38,6 +38,17 @@ pub(crate) struct PlacedFile {
     pub(crate) verified_mtime_ns: u64,
     /// Whether duan brought it, and may delete it.
     pub(crate) is_fetched: bool,
+    /// What its contents are called where a link leads to them; empty in older notes.
+    #[serde(default)]
+    pub(crate) blob: String,
+    /// Whether there was a hash to compare it with.
+    #[serde(default = "yes")]
+    pub(crate) is_compared: bool,
+}
+
+/// What older notes mean that do not say it.
+pub(crate) fn yes() -> bool {
+    true
 }
 
 impl Place {
@@ -55,7 +66,12 @@ impl Place {
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        self.files.iter().map(|file| file.bytes).sum()
+        self.files.iter().fold(0, |total, file| total.saturating_add(file.bytes))
+    }
+
+    /// Whether all files were compared with hashes that their source gave.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.files.iter().all(|file| file.is_compared)
     }
 
     /// SHA-256 of the model where it is one file.
@@ -82,7 +98,11 @@ impl Place {
 
     /// How `duan list` shows it; none if not all of it is there.
     pub(crate) fn describe(self) -> Option<CachedModel> {
-        let state = if self.changed()?.is_empty() { CacheState::Verified } else { CacheState::Changed };
+        let state = match self.changed()?.is_empty() {
+            false => CacheState::Changed,
+            true if self.is_compared() => CacheState::Verified,
+            true => CacheState::NotCompared,
+        };
         Some(CachedModel {
             path: self.path(),
             bytes: self.bytes(),
@@ -95,45 +115,86 @@ impl Place {
         })
     }
 
-    /// Deletes the files that duan brought, and the folders that become empty; returns the bytes that became free.
-    pub(crate) fn remove_files(&self) -> Result<u64> {
-        let mut freed = 0;
-        for file in self.files.iter().filter(|file| file.is_fetched) {
-            let path = self.root.join(&file.path);
-            let target = fs::read_link(&path).ok().map(|target| path.with_file_name("").join(target));
-            let Ok(metadata) = fs::metadata(&path) else { continue };
+    /// Deletes the files that duan brought, and the folders that become empty. What does not lie where duan puts files stays:
+    /// `caches` are the folders of the sites, and a link in one that others may write to can lead anywhere.
+    pub(crate) fn remove_files(&self, caches: &[PathBuf]) -> Result<Deleted> {
+        let mut deleted = Deleted::default();
+        let fetched = || self.files.iter().filter(|file| file.is_fetched);
+        let root = self.root.canonicalize().ok().filter(|root| is_below(root, caches));
+        let Some(root) = root else {
+            let paths = fetched().map(|file| self.root.join(&file.path));
+            deleted.left.extend(paths.filter(|path| fs::symlink_metadata(path).is_ok()));
+            return Ok(deleted);
+        };
+        for file in fetched() {
+            let path = root.join(&file.path);
+            let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
+            if !path.parent().and_then(|folder| folder.canonicalize().ok()).is_some_and(|to| to.starts_with(&root)) {
+                deleted.left.push(path);
+                continue;
+            }
+            let target = if metadata.is_symlink() { path.canonicalize().ok() } else { None };
             remove_file(&path)?;
-            match target.and_then(|target| target.canonicalize().ok()) {
+            match target {
                 // What another snapshot shows too stays.
-                Some(target) if self.is_linked_elsewhere(&target) => {}
-                Some(target) => {
+                Some(target) if is_linked_elsewhere(&root, &target) => {}
+                Some(target) if is_blob_of(&root, &target, file) => {
+                    let bytes = fs::metadata(&target).map_or(0, |metadata| metadata.len());
                     remove_file(&target)?;
-                    freed += metadata.len();
+                    deleted.bytes += bytes;
                 }
-                None => freed += metadata.len(),
+                Some(target) => deleted.left.push(target),
+                None if metadata.is_file() => deleted.bytes += metadata.len(),
+                None => {}
             }
-            remove_empty_folders(&path, &self.root);
+            remove_empty_folders(&path, &root);
         }
-        Ok(freed)
+        Ok(deleted)
     }
+}
 
-    /// Whether a link of any snapshot beside this one leads to the same contents.
-    fn is_linked_elsewhere(&self, target: &Path) -> bool {
-        let Some(snapshots) = self.root.parent() else { return false };
-        let mut folders = vec![snapshots.to_path_buf()];
-        let mut seen = BTreeSet::new();
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                let Ok(kind) = entry.file_type() else { continue };
-                if kind.is_dir() && seen.insert(entry.path()) {
-                    folders.push(entry.path());
-                } else if kind.is_symlink() && entry.path().canonicalize().is_ok_and(|path| path == target) {
-                    return true;
-                }
+/// What [`Place::remove_files`] did.
+#[derive(Debug, Default)]
+pub(crate) struct Deleted {
+    /// Bytes that became free.
+    pub(crate) bytes: u64,
+    /// Files that stay, because they do not lie where duan puts files.
+    pub(crate) left: Vec<PathBuf>,
+}
+
+/// Whether a folder or a file, in its canonical form, lies in one of the caches.
+pub(crate) fn is_below(path: &Path, caches: &[PathBuf]) -> bool {
+    let mut caches = caches.iter().filter_map(|cache| cache.canonicalize().ok());
+    caches.any(|cache| path.starts_with(&cache) && path != cache)
+}
+
+/// Whether a link of a snapshot led to the contents that were fetched for it: those of that name among the repository's own.
+fn is_blob_of(root: &Path, target: &Path, file: &PlacedFile) -> bool {
+    let Some(blobs) = root.parent().and_then(Path::parent).map(|repository| repository.join("blobs")) else {
+        return false;
+    };
+    let name = target.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    // Notes of before say nothing of the name; for large files it is the SHA-256.
+    let is_its_name = if file.blob.is_empty() { name == file.sha256 } else { name == file.blob };
+    target.parent() == Some(&blobs) && is_its_name
+}
+
+/// Whether a link of any snapshot beside that in `root` leads to the same contents.
+fn is_linked_elsewhere(root: &Path, target: &Path) -> bool {
+    let Some(snapshots) = root.parent() else { return false };
+    let mut folders = vec![snapshots.to_path_buf()];
+    let mut seen = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let Ok(kind) = entry.file_type() else { continue };
+            if kind.is_dir() && seen.insert(entry.path()) {
+                folders.push(entry.path());
+            } else if kind.is_symlink() && entry.path().canonicalize().is_ok_and(|path| path == target) {
+                return true;
             }
         }
-        false
     }
+    false
 }
 
 /// Removes the folders of `path` that are empty, up to and with `root`.

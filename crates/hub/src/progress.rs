@@ -54,7 +54,7 @@ pub enum Progress {
         /// Bytes to write.
         total_bytes: u64,
     },
-    /// The model is there and verified.
+    /// The model is there, and verified where its source gives a hash.
     Done {
         /// Where it is.
         path: PathBuf,

@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 use crate::address::without_credentials;
 use crate::asked::Asked;
 use crate::cache::FetchNote;
-use crate::catalogue::{CatalogueEntry, CatalogueOrigin, CataloguePiece};
+use crate::catalogue::CataloguePiece;
 use crate::checksum::Checksum;
-use crate::client::Client;
 use crate::download::{Partial, Remote, download};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{check_room, create_folder, hash_start, remove_file, write_json};
+use crate::files::{check_room, create_folder, hash_start, open_own, remove_file, write_json};
 use crate::index::{Wheel, find_wheel};
+use crate::job::{Fetched, Job, final_name};
 use crate::name::{PypiName, hex};
 use crate::progress::Sink;
 use crate::wheel;
@@ -57,46 +57,6 @@ impl From<&PypiName> for Piece {
     }
 }
 
-/// What the catalogue promises about the whole model.
-#[derive(Clone, Debug)]
-pub(crate) struct Expected {
-    pub(crate) file: String,
-    pub(crate) bytes: u64,
-    pub(crate) sha256: String,
-}
-
-impl Expected {
-    /// Of a model in wheels; none for one whose server says what is to be expected.
-    pub(crate) fn of(entry: &CatalogueEntry) -> Option<Expected> {
-        match entry.origin {
-            CatalogueOrigin::Wheels { file, sha256, .. } => {
-                Some(Expected { file: file.to_string(), bytes: entry.file_bytes, sha256: sha256.to_string() })
-            }
-            CatalogueOrigin::Repository { .. } => None,
-        }
-    }
-}
-
-/// One model to fetch, and with what.
-pub(crate) struct Job<'a> {
-    pub(crate) client: &'a Client,
-    pub(crate) index_url: &'a str,
-    /// The name users gave.
-    pub(crate) name: String,
-    pub(crate) folder: PathBuf,
-    pub(crate) note_path: PathBuf,
-    pub(crate) expected: Option<Expected>,
-}
-
-/// A model that is whole and verified, but still under its partial name.
-pub(crate) struct Fetched {
-    pub(crate) part: PathBuf,
-    pub(crate) file: String,
-    pub(crate) bytes: u64,
-    pub(crate) sha256: String,
-    pub(crate) source: String,
-}
-
 /// Fetches all pieces and verifies the whole.
 pub(crate) fn fetch(job: &Job<'_>, pieces: Vec<Piece>, progress: Sink<'_>) -> Result<Fetched> {
     create_folder(&job.folder)?;
@@ -126,6 +86,8 @@ pub(crate) fn fetch(job: &Job<'_>, pieces: Vec<Piece>, progress: Sink<'_>) -> Re
         bytes: assembly.note.bytes,
         sha256,
         source: assembly.note.origins.join(" + "),
+        // An index that gives no hash is refused.
+        is_compared: true,
     })
 }
 
@@ -148,8 +110,8 @@ impl Assembly {
         let usable = earlier.filter(|note| is_usable(note, job, pieces) && note.bytes <= length);
         let note = usable.unwrap_or_else(|| FetchNote { name: job.name.clone(), ..FetchNote::default() });
         let is_new = note.bytes == 0;
-        let options = || OpenOptions::new().read(true).write(true).create(true).truncate(is_new).open(&part);
-        let mut file = options().map_err(failed)?;
+        let mut options = OpenOptions::new();
+        let mut file = open_own(options.read(true).write(true).create(true).truncate(is_new), &part)?;
         let mut hasher = Sha256::new();
         if !is_new {
             // Behind the noted length lies what a run wrote before it was interrupted.
@@ -255,19 +217,14 @@ fn check_announced(index_url: &str, piece: &Piece, found: &Wheel) -> Result<()> 
     }
 }
 
-/// The last part of a name inside a wheel, kept clear of the names the cache uses itself.
-pub(crate) fn final_name(name: &str) -> String {
-    let base = name.rsplit('/').next().unwrap_or(name);
-    if base.ends_with(".json") || base.ends_with(".part") { format!("model-{base}") } else { base.to_string() }
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::client::Connections;
+    use crate::client::{Client, Connections};
     use crate::http::Http;
+    use crate::job::Expected;
     use crate::server::{Answer, Server, noise, wheel};
 
     /// A model in two wheels, and what the catalogue would say of it.

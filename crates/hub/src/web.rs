@@ -11,9 +11,9 @@ use crate::download::{Partial, Remote, download};
 use crate::error::{Error, Result};
 use crate::files::{create_folder, write_json};
 use crate::http::{Request, is_web_page};
+use crate::job::{Fetched, Job, final_name};
 use crate::name::AddressName;
 use crate::progress::{Progress, Sink};
-use crate::pypi::{Fetched, Job, final_name};
 
 /// Fetches the file at an address.
 pub(crate) fn fetch(job: &Job<'_>, name: &AddressName, progress: Sink<'_>) -> Result<Fetched> {
@@ -30,11 +30,13 @@ pub(crate) fn fetch(job: &Job<'_>, name: &AddressName, progress: Sink<'_>) -> Re
     };
     let filename = name.file();
     let (asked, url) = (Asked::Address, name.url.clone());
+    let is_compared = checksum.is_known();
     let remote = Remote { url, filename: filename.clone(), bytes, checksum, token: None, asked };
     let partial = Partial::new(&job.folder, "model");
     let sha256 = download(job.client, &remote, &partial, 0, &mut job.client.retry(), progress)?;
     let metadata = std::fs::metadata(&partial.file).map_err(|error| Error::io("read", &partial.file, &error))?;
-    Ok(Fetched { part: partial.file, file: final_name(&filename), bytes: metadata.len(), sha256, source: shown })
+    let file = final_name(&filename);
+    Ok(Fetched { part: partial.file, file, bytes: metadata.len(), sha256, source: shown, is_compared })
 }
 
 /// What the server says of the file before it sends it. One that does not answer such questions is no reason to fail: what

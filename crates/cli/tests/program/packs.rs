@@ -111,7 +111,7 @@ fn packed_weights_go_with_their_model() {
     let removed = home.run(&["remove", "m", "--json"]).json();
     assert_eq!(
         removed,
-        json!({ "name": "m", "freed_bytes": model_bytes + packed_bytes, "packed_bytes": packed_bytes, "kept": null })
+        json!({ "name": "m", "freed_bytes": model_bytes + packed_bytes, "packed_bytes": packed_bytes, "kept": null, "left": [] })
     );
     assert!(!packed(&home).exists());
 }

@@ -15,7 +15,8 @@ use crate::address::without_credentials;
 use crate::asked::Asked;
 use crate::checksum::{Checksum, Hasher, Hashes};
 use crate::client::Client;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::http::Token;
 use crate::progress::Sink;
 use crate::retry::Retry;
 
@@ -24,6 +25,9 @@ pub(crate) use note::Partial;
 /// After this many bytes in one try the line counts as good again.
 const PROGRESS_BYTES: u64 = 256 << 10;
 
+/// No file system has files longer than this.
+pub(crate) const LARGEST_FILE_BYTES: u64 = i64::MAX.unsigned_abs();
+
 /// A file on a server, as a source announced it.
 #[derive(Clone, Debug)]
 pub(crate) struct Remote {
@@ -31,8 +35,8 @@ pub(crate) struct Remote {
     pub(crate) filename: String,
     pub(crate) bytes: Option<u64>,
     pub(crate) checksum: Checksum,
-    /// Who asks, for the server of `url` alone.
-    pub(crate) token: Option<String>,
+    /// Who asks.
+    pub(crate) token: Option<Token>,
     /// What kind of server it is, for the words of a refusal.
     pub(crate) asked: Asked,
 }
@@ -61,6 +65,13 @@ pub(crate) fn download(
     retry: &mut Retry,
     progress: Sink<'_>,
 ) -> Result<String> {
+    if let Some(bytes) = remote.bytes.filter(|bytes| *bytes > LARGEST_FILE_BYTES) {
+        let message = format!(
+            "{} is announced with {bytes} bytes, which no file can have; try again later or name another server",
+            without_credentials(&remote.url)
+        );
+        return Err(Error::new(ErrorKind::BadIndex, message));
+    }
     if let Some(sha256) = pieces::download(client, remote, partial, beside_bytes, retry, progress)? {
         return Ok(sha256);
     }

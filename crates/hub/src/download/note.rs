@@ -1,5 +1,6 @@
 //! What a partial file belongs to, and which of its bytes are there.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -108,19 +109,53 @@ impl Spans {
         self.0.first().filter(|span| span.0 == 0).map_or(0, |span| span.1)
     }
 
-    /// What is missing of a file of `total` bytes, in order, in pieces of at most `piece_bytes`.
-    pub(super) fn gaps(&self, total: u64, piece_bytes: u64) -> Vec<(u64, u64)> {
-        let mut gaps = Vec::new();
+    /// What is missing of a file of `total` bytes, in pieces of at most `piece_bytes`.
+    pub(super) fn missing(&self, total: u64, piece_bytes: u64) -> Missing {
+        let mut gaps = VecDeque::new();
         let mut at = 0;
         for (start, end) in self.0.iter().copied().chain([(total, total)]) {
-            while at < start {
-                let behind = start.min(at.saturating_add(piece_bytes.max(1)));
-                gaps.push((at, behind));
-                at = behind;
+            if at < start {
+                gaps.push_back((at, start));
             }
             at = at.max(end);
         }
-        gaps
+        Missing { gaps, piece_bytes: piece_bytes.max(1) }
+    }
+}
+
+/// What is missing of a file. Pieces are cut off when they are taken: how many there are is for the server to say, and it may
+/// say anything.
+#[derive(Debug)]
+pub(super) struct Missing {
+    gaps: VecDeque<(u64, u64)>,
+    piece_bytes: u64,
+}
+
+impl Missing {
+    pub(super) fn is_empty(&self) -> bool {
+        self.gaps.is_empty()
+    }
+
+    /// How many pieces wait.
+    pub(super) fn pieces(&self) -> u64 {
+        self.gaps.iter().map(|(start, end)| (end - start).div_ceil(self.piece_bytes)).fold(0, u64::saturating_add)
+    }
+
+    /// The next piece, in order.
+    pub(super) fn take(&mut self) -> Option<(u64, u64)> {
+        let (start, end) = self.gaps.pop_front()?;
+        let behind = end.min(start.saturating_add(self.piece_bytes));
+        if behind < end {
+            self.gaps.push_front((behind, end));
+        }
+        Some((start, behind))
+    }
+
+    /// Puts back what was taken and did not come.
+    pub(super) fn give_back(&mut self, start: u64, end: u64) {
+        if start < end {
+            self.gaps.push_front((start, end));
+        }
     }
 }
 
@@ -147,7 +182,10 @@ mod tests {
                 assert_eq!(spans.bytes(), flags.iter().filter(|flag| **flag).count() as u64, "{spans:?}");
                 let prefix = flags.iter().take_while(|flag| **flag).count() as u64;
                 assert_eq!(spans.prefix_bytes(), prefix, "{spans:?}");
-                let gaps = spans.gaps(64, 5);
+                let mut missing = spans.missing(64, 5);
+                let count = missing.pieces();
+                let gaps: Vec<(u64, u64)> = std::iter::from_fn(|| missing.take()).collect();
+                assert!(gaps.len() as u64 == count && missing.is_empty());
                 assert!(gaps.iter().all(|(start, end)| start < end && end - start <= 5), "{gaps:?}");
                 let mut whole = spans.clone();
                 for (start, end) in gaps {
@@ -157,6 +195,17 @@ mod tests {
                 assert_eq!(whole, Spans::prefix(64));
             }
         }
+    }
+
+    #[test]
+    fn what_is_missing_of_the_largest_file_costs_no_memory() {
+        let mut missing = Spans(vec![(10, 20)]).missing(u64::MAX, 8);
+        assert_eq!(missing.gaps.len(), 2);
+        assert_eq!((missing.take(), missing.take(), missing.take()), (Some((0, 8)), Some((8, 10)), Some((20, 28))));
+        missing.give_back(22, 28);
+        missing.give_back(5, 5);
+        assert_eq!((missing.take(), missing.take()), (Some((22, 28)), Some((28, 36))));
+        assert_eq!(missing.pieces(), (u64::MAX - 36).div_ceil(8));
     }
 
     #[test]

@@ -10,7 +10,6 @@
 //! of fetching, and [`super::sequential`] goes on with what is there from the beginning of the file and has the words for
 //! what is wrong.
 
-use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -24,12 +23,12 @@ use std::time::{Duration, Instant};
 use ureq::{Body, http};
 
 use super::content::{impostor_in, parse_content_range};
-use super::note::{Note, Partial, Spans};
+use super::note::{Missing, Note, Partial, Spans};
 use super::{PROGRESS_BYTES, Remote, strong_etag};
 use crate::address::{host_of, without_credentials};
 use crate::client::Client;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start};
+use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start, open_own};
 use crate::http::{Request, network_error};
 use crate::progress::{Progress, Sink};
 use crate::retry::{Failure, Retry, pause_asked_for};
@@ -101,7 +100,7 @@ struct Shared<'a> {
     path: &'a Path,
     file: &'a File,
     total: u64,
-    missing: Mutex<VecDeque<(u64, u64)>>,
+    missing: Mutex<Missing>,
     /// The validator that all pieces must have.
     etag: Mutex<Option<String>>,
     stop: AtomicBool,
@@ -126,7 +125,7 @@ impl<'a> Transfer<'a> {
         let mut options = OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(note.is_none());
         let failed = |error: std::io::Error| Error::io("open", &partial.file, &error);
-        let file = options.open(&partial.file).map_err(failed)?;
+        let file = open_own(options, &partial.file)?;
         let length = file.metadata().map_err(failed)?.len();
         let (spans, etag) = match note {
             Some(note) => (note.spans.unwrap_or_else(|| Spans::prefix(length)), note.etag),
@@ -144,7 +143,7 @@ impl<'a> Transfer<'a> {
         let folder = self.partial.file.parent().unwrap_or(Path::new("."));
         check_room(folder, (self.total - self.spans.bytes()).saturating_add(beside_bytes))?;
         self.write_note()?;
-        let missing = self.spans.gaps(self.total, client.connections.piece_bytes);
+        let missing = self.spans.missing(self.total, client.connections.piece_bytes);
         if missing.is_empty() {
             return Ok(true);
         }
@@ -155,7 +154,7 @@ impl<'a> Transfer<'a> {
             path: &self.partial.file,
             file: &file,
             total: self.total,
-            missing: Mutex::new(missing.into()),
+            missing: Mutex::new(missing),
             etag: Mutex::new(self.etag.clone()),
             stop: AtomicBool::new(false),
         };
@@ -299,7 +298,7 @@ struct Crew<'scope, 'env> {
 impl Crew<'_, '_> {
     /// Opens connections until there are as many as wanted, or as many as pieces wait.
     fn fill_up(&mut self) {
-        let waiting = lock(&self.shared.missing).len();
+        let waiting = usize::try_from(lock(&self.shared.missing).pieces()).unwrap_or(usize::MAX);
         for _ in 0..self.wanted.saturating_sub(self.active).min(waiting) {
             let (shared, sender) = (self.shared, self.sender.clone());
             self.scope.spawn(move || work(shared, &sender));
@@ -314,12 +313,10 @@ fn work(shared: &Shared<'_>, sender: &Sender<Message>) {
         if shared.stop.load(Ordering::Relaxed) {
             break Message::Left;
         }
-        let Some((start, end)) = lock(&shared.missing).pop_front() else { break Message::Left };
+        let Some((start, end)) = lock(&shared.missing).take() else { break Message::Left };
         let mut at = start;
         if let ControlFlow::Break(message) = piece(shared, &mut at, end, sender) {
-            if at < end {
-                lock(&shared.missing).push_front((at, end));
-            }
+            lock(&shared.missing).give_back(at, end);
             break message;
         }
     };
@@ -337,7 +334,7 @@ fn piece(shared: &Shared<'_>, at: &mut u64, end: u64, sender: &Sender<Message>) 
         url: &remote.url,
         range: Some((*at, Some(end))),
         if_range: known_etag.as_deref(),
-        token: remote.token.as_deref(),
+        token: remote.token.as_ref(),
         ..Request::default()
     };
     let response = match shared.client.http.get(&request) {

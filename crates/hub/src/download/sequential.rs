@@ -18,10 +18,15 @@ use super::{PROGRESS_BYTES, Remote, strong_etag};
 use crate::address::{host_of, without_credentials};
 use crate::checksum::Hasher;
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start};
+use crate::files::{CHUNK_BYTES, Throttle, check_room, hash_start, open_own};
 use crate::http::{Http, Request, is_web_page, network_error};
 use crate::progress::{Progress, Sink};
 use crate::retry::{Failure, Retry, pause_asked_for};
+
+/// A file of unknown length stops where less than this is left on the disk,
+const RESERVE_BYTES: u64 = 256 << 20;
+/// and the disk is asked each time that so much has come.
+const RESERVE_EVERY_BYTES: u64 = 16 << 20;
 
 /// Brings `remote` to the disk, whole and verified, and leaves it in `partial.file`. `beside_bytes` are needed on the
 /// disk besides this file. Returns its SHA-256.
@@ -57,8 +62,10 @@ struct Transfer<'a> {
     etag: Option<String>,
     /// The server ended a body of unknown length.
     has_ended: bool,
-    /// Bytes that the last try brought.
-    gained: u64,
+    /// The most bytes that were in the file after any try: what is fetched again is no progress.
+    best: u64,
+    /// Bytes in the file when the disk was last asked for its room.
+    room_checked_at: u64,
     /// Bytes and begin of this run, for the rate.
     run_bytes: u64,
     run_start: Instant,
@@ -79,7 +86,8 @@ impl<'a> Transfer<'a> {
             total: remote.bytes,
             etag: None,
             has_ended: false,
-            gained: 0,
+            best: 0,
+            room_checked_at: 0,
             run_bytes: 0,
             run_start: Instant::now(),
         };
@@ -118,6 +126,7 @@ impl<'a> Transfer<'a> {
         self.total = self.remote.bytes;
         self.etag = None;
         self.has_ended = false;
+        self.room_checked_at = 0;
         Ok(())
     }
 
@@ -133,16 +142,28 @@ impl<'a> Transfer<'a> {
         }
     }
 
+    /// Of a body that says no length nobody knows whether it ends before the disk does: now and then some room must be left.
+    fn check_reserve(&mut self) -> Result<()> {
+        if self.total.is_some() || self.done < self.room_checked_at.saturating_add(RESERVE_EVERY_BYTES) {
+            return Ok(());
+        }
+        self.room_checked_at = self.done;
+        let folder = self.partial.file.parent().unwrap_or(Path::new("."));
+        check_room(folder, self.beside_bytes.saturating_add(RESERVE_BYTES))
+    }
+
     /// Tries until the file is whole and right, or there is no hope.
     fn run(&mut self, http: &Http, retry: &mut Retry, progress: Sink<'_>) -> Result<String> {
         let mut has_old_bytes = self.done > 0;
+        self.best = self.done;
         self.check_room()?;
         loop {
             while !self.is_complete() {
                 let Err(failure) = self.attempt(http, progress) else { continue };
-                if self.gained >= PROGRESS_BYTES {
+                if self.done >= self.best.saturating_add(PROGRESS_BYTES) {
                     retry.forget_failures();
                 }
+                self.best = self.best.max(self.done);
                 retry.pause_or_fail(failure, progress)?;
             }
             let error = match self.finish() {
@@ -162,7 +183,6 @@ impl<'a> Transfer<'a> {
 
     /// One request and its body.
     fn attempt(&mut self, http: &Http, progress: Sink<'_>) -> std::result::Result<(), Failure> {
-        self.gained = 0;
         progress(Progress::Connecting { host: host_of(&self.remote.url) });
         tracing::debug!(url = self.shown_url(), from = self.done, total = self.total, "request");
         let mut response = self.ask(http)?;
@@ -186,7 +206,7 @@ impl<'a> Transfer<'a> {
             url: &self.remote.url,
             range: (self.done > 0).then_some((self.done, None)),
             if_range: self.etag.as_deref(),
-            token: self.remote.token.as_deref(),
+            token: self.remote.token.as_ref(),
             ..Request::default()
         };
         // Once bytes have come, a network is there, and what failed may pass.
@@ -293,11 +313,11 @@ impl<'a> Transfer<'a> {
             let error = Error::wrong_size(&self.shown_url(), total, after);
             return Err(Failure::last(self.start_over().err().unwrap_or(error)));
         }
+        self.check_reserve().map_err(Failure::last)?;
         let written = self.file.write_all(bytes);
         written.map_err(|error| Failure::last(Error::io("write", &self.partial.file, &error)))?;
         self.hasher.update(bytes);
         self.done = after;
-        self.gained += bytes.len() as u64;
         self.run_bytes += bytes.len() as u64;
         Ok(())
     }
@@ -332,11 +352,45 @@ impl<'a> Transfer<'a> {
 
 /// Opens the partial file at its end, or empty.
 fn open_partial(path: &Path, is_empty: bool) -> Result<File> {
-    let open = || {
-        let mut options = OpenOptions::new();
-        let mut file = options.read(true).write(true).create(true).truncate(is_empty).open(path)?;
-        file.seek(SeekFrom::End(0))?;
-        Ok(file)
-    };
-    open().map_err(|error| Error::io("open", path, &error))
+    let mut options = OpenOptions::new();
+    let mut file = open_own(options.read(true).write(true).create(true).truncate(is_empty), path)?;
+    file.seek(SeekFrom::End(0)).map_err(|error| Error::io("open", path, &error))?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::asked::Asked;
+    use crate::checksum::Checksum;
+    use crate::server::{Answer, Server};
+
+    #[test]
+    fn a_body_of_unknown_length_ends_before_the_disk_does() {
+        let (server, folder) = (Server::start(), tempfile::tempdir().unwrap());
+        let remote = Remote {
+            url: format!("http://{}/x", server.address),
+            filename: "x".into(),
+            bytes: None,
+            checksum: Checksum::Unknown,
+            token: None,
+            asked: Asked::Address,
+        };
+        let partial = Partial::new(folder.path(), "x");
+        let http = Http::new(Duration::from_secs(9), Duration::from_secs(9));
+        let fetch = |count: usize, beside_bytes: u64| {
+            server.script("/x", [Answer::Unannounced(count)]);
+            let mut retry = Retry::new(0, Duration::ZERO);
+            download(&http, &remote, &partial, beside_bytes, &mut retry, &mut |_| {})
+        };
+        let reserve = RESERVE_EVERY_BYTES as usize;
+        // No disk has as much room as is asked for beside it.
+        fetch(reserve / 2, u64::MAX).unwrap();
+        fetch(reserve + (1 << 20), 0).unwrap();
+        let error = fetch(reserve + (1 << 20), u64::MAX).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::DiskFull, "{error}");
+        assert!(!partial.file.exists() && !partial.note.exists());
+    }
 }

@@ -11,9 +11,9 @@ use crate::download::Partial;
 use crate::error::Result;
 use crate::files::{create_folder, hash_start, remove_file, remove_leftovers, write_json};
 use crate::name::{RepositoryName, Site};
-use crate::place::{Place, allocated_bytes, damaged};
+use crate::place::{Deleted, Place, allocated_bytes, damaged, is_below};
 use crate::progress::{Progress, Sink};
-use crate::repository::{HuggingFace, ModelScope, Store, fetch, find};
+use crate::repository::{HuggingFace, ModelScope, Store, fetch, find, refuse_strays};
 
 impl Hub {
     /// Makes a model of a repository ready: by what was noted of it, by what lies in the site's cache, or by fetching it.
@@ -36,11 +36,13 @@ impl Hub {
             Site::ModelScope => (Box::new(ModelScope::new(&self.model_scope, variable)?), false, "MODELSCOPE_CACHE"),
         };
         let offline = self.offline.or(is_site_offline.then_some(Offline::Site));
-        if let Some((place, is_compared)) = find(&*store, repository, offline.is_some(), progress)? {
-            let file = known.placed_file(&place);
+        if let Some(found) = find(&*store, repository, offline.is_some(), progress)? {
+            let file = known.placed_file(&found.place);
             // What could not be compared is compared when the server can be asked. In a cache that cannot be written the
             // next start looks again; that is no reason to fail.
-            if is_compared && let Err(error) = self.note_place(known, place) {
+            if found.is_final
+                && let Err(error) = self.note_place(known, found.place)
+            {
                 tracing::debug!(%error, "where the model lies could not be noted");
             }
             return Ok(done(file, false, progress));
@@ -99,7 +101,7 @@ impl Hub {
         let file = known.placed_file(&place);
         self.note_place(known, place)?;
         remove_file(&self.cache.fetch_note_path(&known.folder))?;
-        tracing::info!(name = known.name, bytes = file.bytes, "fetched and verified");
+        tracing::info!(name = known.name, bytes = file.bytes, is_verified = file.is_verified, "fetched");
         Ok(done(file, true, progress))
     }
 
@@ -112,6 +114,9 @@ impl Hub {
             return Ok(None);
         }
         let Some(changed) = place.changed() else { return Ok(None) };
+        if place.model.is_empty() && !repository.site.keeps_revisions_apart() {
+            refuse_strays(&place.name, &place.root, place.files.iter().map(|file| file.path.as_str()))?;
+        }
         for index in changed {
             let file = &place.files[index];
             let path = place.root.join(&file.path);
@@ -151,20 +156,36 @@ impl Hub {
         write_json(&path, &place)
     }
 
-    /// Deletes what duan brought of a model into another program's cache. Returns the bytes that became free, and where
-    /// files stay that others brought.
-    pub(super) fn remove_elsewhere(&self, folder: &str) -> Result<(u64, Option<PathBuf>)> {
-        let mut freed = 0;
+    /// Deletes what duan brought of a model into another program's cache. Returns what it deleted, and where files stay that
+    /// others brought.
+    pub(super) fn remove_elsewhere(&self, folder: &str) -> Result<(Deleted, Option<PathBuf>)> {
+        let caches = self.site_caches();
+        let mut deleted = Deleted::default();
         if let Some(note) = duan_files::read_json::<FetchNote>(&self.cache.fetch_note_path(folder)) {
             for part in note.parts.iter().filter(|part| is_part(part)) {
-                freed += fs::metadata(part).map_or(0, |metadata| allocated_bytes(&metadata));
+                if !part.parent().and_then(|folder| folder.canonicalize().ok()).is_some_and(|to| is_below(&to, &caches))
+                {
+                    deleted.left.extend(fs::symlink_metadata(part).is_ok().then(|| part.clone()));
+                    continue;
+                }
+                deleted.bytes += fs::symlink_metadata(part).map_or(0, |metadata| allocated_bytes(&metadata));
                 Partial::at(part).discard()?;
             }
         }
-        let Some(place) = Place::read(&self.cache.place_path(folder)) else { return Ok((freed, None)) };
-        freed += place.remove_files()?;
+        let Some(place) = Place::read(&self.cache.place_path(folder)) else { return Ok((deleted, None)) };
+        let files = place.remove_files(&caches)?;
+        deleted.bytes += files.bytes;
+        deleted.left.extend(files.left);
         let stays = place.files.iter().any(|file| !file.is_fetched && place.root.join(&file.path).exists());
-        Ok((freed, stays.then(|| place.path())))
+        Ok((deleted, stays.then(|| place.path())))
+    }
+
+    /// The folders in which the sites' own programs keep models.
+    fn site_caches(&self) -> Vec<PathBuf> {
+        let variable = |name: &str| std::env::var(name).ok();
+        let hugging_face = HuggingFace::new(&self.hugging_face, variable).map(|site| site.cache().to_path_buf());
+        let model_scope = ModelScope::new(&self.model_scope, variable).map(|site| site.cache().to_path_buf());
+        [hugging_face, model_scope].into_iter().flatten().collect()
     }
 }
 
@@ -182,6 +203,7 @@ impl Known {
             sha256: place.sha256().map(str::to_string),
             source: Some(place.source.clone()),
             catalogue: self.entry,
+            is_verified: place.is_compared(),
         }
     }
 }

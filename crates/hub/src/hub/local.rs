@@ -26,6 +26,7 @@ pub(super) fn local(path: &Path) -> Result<ModelFile> {
         sha256: None,
         source: None,
         catalogue: None,
+        is_verified: false,
     })
 }
 

@@ -20,9 +20,10 @@ use crate::error::{Error, ErrorKind, Result, bytes_text};
 use crate::files::{hash_start, remove_file, remove_leftovers, rename, write_json};
 use crate::http::Http;
 use crate::index::DEFAULT_INDEX_URL;
+use crate::job::{Expected, Fetched, Job};
 use crate::name::{ModelName, hex};
 use crate::progress::{Progress, Sink};
-use crate::pypi::{Expected, Fetched, Job, Piece};
+use crate::pypi::Piece;
 use crate::repository::SiteOptions;
 use crate::{pypi, web};
 
@@ -84,6 +85,9 @@ pub struct ModelFile {
     pub source: Option<String>,
     /// What the catalogue says of it, if it is from there.
     pub catalogue: Option<&'static CatalogueEntry>,
+    /// Whether all of it was compared with hashes that its source gave. Not so for a path, for a source that gives none, and
+    /// where a cache holds files by their names alone.
+    pub is_verified: bool,
 }
 
 /// What [`Hub::remove`] deleted.
@@ -96,6 +100,9 @@ pub struct Removed {
     pub bytes: u64,
     /// Where files stay that another program fetched.
     pub kept: Option<PathBuf>,
+    /// Files that stay although the note of the model names them: they lie outside the caches of the sites as these are set
+    /// now, or somebody made a link lead to them.
+    pub left: Vec<PathBuf>,
 }
 
 /// Fetches models by name and keeps them.
@@ -215,7 +222,8 @@ impl Hub {
             }
         };
         let file = self.install(known, fetched)?;
-        tracing::info!(name = known.name, bytes = file.bytes, sha256 = file.sha256, "fetched and verified");
+        let is_verified = file.is_verified;
+        tracing::info!(name = known.name, bytes = file.bytes, sha256 = file.sha256, is_verified, "fetched");
         Ok(done(file, true, progress))
     }
 
@@ -253,15 +261,15 @@ impl Hub {
         let shown = listed.iter().find(|(other, _)| *other == folder).map(|(_, model)| model.name.clone());
         let shown = shown.unwrap_or_else(|| name.to_string());
         let absent = || Error::new(ErrorKind::NoSuchFile, format!("{shown} is not in the cache; see `duan list`"));
-        if !self.cache.folder(&folder).is_dir() {
+        if !fs::symlink_metadata(self.cache.folder(&folder)).is_ok_and(|metadata| metadata.is_dir()) {
             return Err(absent());
         }
         let lock = self.cache.try_lock(&folder, &shown)?;
-        let (elsewhere_bytes, kept) = self.remove_elsewhere(&folder)?;
-        let bytes = self.cache.remove(&folder)?.ok_or_else(absent)?.saturating_add(elsewhere_bytes);
+        let (elsewhere, kept) = self.remove_elsewhere(&folder)?;
+        let bytes = self.cache.remove(&folder)?.ok_or_else(absent)?.saturating_add(elsewhere.bytes);
         lock.remove();
         tracing::info!(name = shown, bytes, "removed");
-        Ok(Removed { name: shown, bytes, kept })
+        Ok(Removed { name: shown, bytes, kept, left: elsewhere.left })
     }
 
     /// The model in the cache, if it is whole; hashed again only if its file changed.
@@ -301,6 +309,7 @@ impl Hub {
             licence: known.entry.map(|entry| entry.licence.to_string()),
             fetched_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             verified_mtime_ns: mtime_ns(&metadata),
+            is_compared: fetched.is_compared,
         };
         if let Some(earlier) = earlier
             && earlier.file != manifest.file
@@ -349,6 +358,7 @@ impl Known {
             sha256: Some(manifest.sha256.clone()),
             source: Some(manifest.source.clone()),
             catalogue: self.entry,
+            is_verified: manifest.is_compared,
         }
     }
 }

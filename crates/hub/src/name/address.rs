@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::is_plain_relative_path;
 use crate::checksum::Checksum;
 use crate::error::{Error, ErrorKind, Result};
 
@@ -46,8 +47,13 @@ impl AddressName {
         let last = path.split_once('/').map_or("", |(_, path)| path).rsplit('/').next().unwrap_or_default();
         let kept = |c: char| if c.is_ascii_alphanumeric() || "-_.+".contains(c) { c } else { '_' };
         let name: String = last.chars().map(kept).take(120).collect();
-        let name = name.trim_start_matches('.').to_string();
-        if name.is_empty() { "model.gguf".to_string() } else { name }
+        let name = name.trim_matches('.');
+        match name {
+            "" => "model.gguf".to_string(),
+            name if is_plain_relative_path(name) => name.to_string(),
+            // A device's on some systems.
+            name => format!("model-{name}"),
+        }
     }
 }
 
@@ -80,7 +86,9 @@ mod tests {
         let shown = format!("https://host.example/a/M%20x.gguf?download=true#sha256={}", "ab".repeat(32));
         assert_eq!(name.to_string(), shown);
         assert_eq!(AddressName::parse("http://host.example").unwrap().file(), "model.gguf");
-        assert_eq!(AddressName::parse("http://host.example/..").unwrap().file(), "model.gguf");
+        for (last, file) in [("..", "model.gguf"), ("m.", "m"), ("aux.gguf", "model-aux.gguf")] {
+            assert_eq!(AddressName::parse(&format!("http://host.example/{last}")).unwrap().file(), file);
+        }
         for text in ["https://", "https:///x", "https://h/a b", "https://h/x#md5=1", "https://h/x#sha256=12"] {
             assert_eq!(AddressName::parse(text).unwrap_err().kind(), ErrorKind::BadName, "{text}");
         }

@@ -43,8 +43,8 @@ pub struct PypiName {
 }
 
 impl ModelName {
-    /// Reads a name as users type it. A prefix such as `pypi:` wins; then anything that exists as a file, contains a
-    /// path separator or ends in `.gguf` is a path; the rest is looked up in the catalogue.
+    /// Reads a name as users type it. A prefix such as `pypi:` wins; then anything that exists as a file or as a checkpoint
+    /// folder, contains a path separator or ends in `.gguf` is a path; the rest is looked up in the catalogue.
     ///
     /// # Errors
     /// [`ErrorKind::BadName`], and [`ErrorKind::UnknownName`] with the nearest names of the catalogue.
@@ -68,7 +68,7 @@ impl ModelName {
             return AddressName::parse(text).map(ModelName::Address);
         }
         if let Some(entry) = catalogue_entry(text)
-            && !Path::new(text).is_file()
+            && !is_model_here(Path::new(text))
         {
             return Ok(ModelName::Catalogue(entry));
         }
@@ -151,6 +151,11 @@ impl fmt::Display for PypiName {
     }
 }
 
+/// Whether a file or a checkpoint folder lies at `path`. Another folder of that name says nothing.
+fn is_model_here(path: &Path) -> bool {
+    path.is_file() || path.join("config.json").is_file()
+}
+
 /// The normal form of a package's name (PEP 503).
 pub(crate) fn normal_package_name(name: &str) -> String {
     let mut normal = String::with_capacity(name.len());
@@ -166,14 +171,30 @@ pub(crate) fn normal_package_name(name: &str) -> String {
     normal
 }
 
-/// Whether `path` names something below where it starts on every system: no root, no drive, no `..`, no control
-/// characters.
+/// Whether `path` names something below where it starts on every system, and is what it looks like: no root, no drive, no
+/// `..`, no device, no control characters, and none that turn text around.
 pub(crate) fn is_plain_relative_path(path: &str) -> bool {
-    !path.is_empty()
-        && path.len() <= 512
+    let turns_text =
+        |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    // Windows leaves dots and spaces out at the end of a name, `.` and `..` among them.
+    let is_name = |part: &str| !part.is_empty() && !part.ends_with(['.', ' ']) && !is_device(part);
+    path.len() <= 512
         && !path.contains(['\\', ':'])
-        && !path.chars().any(char::is_control)
-        && path.split('/').all(|part| !part.is_empty() && part != "." && part != "..")
+        && !path.chars().any(|c| c.is_control() || turns_text(c))
+        && path.split('/').all(is_name)
+}
+
+/// Whether a name is a device's on Windows, whatever ending it has.
+fn is_device(part: &str) -> bool {
+    let stem = part.split('.').next().unwrap_or_default().trim_end().to_ascii_lowercase();
+    let is_numbered = |stem: &str| {
+        let number = stem.strip_prefix("com").or_else(|| stem.strip_prefix("lpt"));
+        number.is_some_and(|number| {
+            let mut digits = number.chars();
+            matches!((digits.next(), digits.next()), (Some('0'..='9' | '\u{b9}' | '\u{b2}' | '\u{b3}'), None))
+        })
+    };
+    ["con", "prn", "aux", "nul", "conin$", "conout$"].contains(&stem.as_str()) || is_numbered(&stem)
 }
 
 /// A folder's name for a model's name. What file systems refuse, or do not tell apart (upper and lower case), is
@@ -235,6 +256,51 @@ mod tests {
         for text in ["./model", "a/b.bin", "x.gguf", "X.GGUF", "Cargo.toml", "src", "/no/such"] {
             assert_eq!(ModelName::parse(text).unwrap(), ModelName::Path(text.into()), "{text}");
             assert_eq!(ModelName::parse(text).unwrap().folder(), None);
+        }
+    }
+
+    #[test]
+    fn what_lies_here_goes_before_the_catalogue() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("smollm2-135m");
+        assert!(!is_model_here(&path));
+        std::fs::create_dir(&path).unwrap();
+        assert!(!is_model_here(&path));
+        std::fs::write(path.join("config.json"), "{}").unwrap();
+        assert!(is_model_here(&path) && is_model_here(&path.join("config.json")));
+    }
+
+    #[test]
+    fn paths_out_of_servers_are_names_on_every_system() {
+        for path in ["a/b.gguf", "con-1/x", "com10", "nullify.gguf", "a b", ".hidden", "com", "ä/ö.json"] {
+            assert!(is_plain_relative_path(path), "{path}");
+        }
+        for path in [
+            "",
+            "a/",
+            "/a",
+            "a//b",
+            ".",
+            "a/..",
+            "a/.../b",
+            "a.",
+            "a ",
+            "x /y",
+            "con",
+            "a/NUL.gguf",
+            "aux.tar.gz",
+            "Com1",
+            "lpt9.json",
+            "COM\u{b9}",
+            "conin$",
+            "a\u{202e}fugg",
+            "\u{200f}a",
+            "a\u{2066}b",
+            "a\nb",
+            "c:x",
+            "a\\b",
+        ] {
+            assert!(!is_plain_relative_path(path), "{path:?}");
         }
     }
 

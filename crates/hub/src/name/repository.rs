@@ -24,6 +24,15 @@ impl Site {
         }
     }
 
+    /// Whether files of two revisions never lie in one folder.
+    pub(crate) fn keeps_revisions_apart(self) -> bool {
+        match self {
+            Site::HuggingFace => true,
+            // A branch moves, and its folder stays.
+            Site::ModelScope => false,
+        }
+    }
+
     /// Its own name, for people.
     pub fn title(self) -> &'static str {
         match self {

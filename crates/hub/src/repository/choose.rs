@@ -1,11 +1,29 @@
 //! Which files of a repository are the model that was asked for. A pure function of the name and the list of files.
 
+use std::collections::HashMap;
+
 use super::RepositoryFile;
+use super::strays::TEMPLATES;
 use crate::error::{Error, ErrorKind, Result};
 use crate::name::{RepositoryName, Wanted};
 
 /// The quantization that is taken when none is named: what the field takes, as the best quality for its size.
 const USUAL: &str = "Q4_K_M";
+
+/// Those that are taken where it is missing: others of four and five bits, then of six and eight. What says none of any list
+/// comes next, then what loses more, and what is not quantized at all and needs a multiple of the memory last but for what
+/// hardly makes sense any more.
+const NEXT: [&str; 17] = [
+    "Q4_K_L", "Q4_K_XL", "Q4_K_S", "Q5_K_M", "Q5_K_S", "IQ4_NL", "IQ4_XS", "Q4_1", "Q4_0", "MXFP4", "NVFP4", "Q5_1",
+    "Q5_0", "Q6_K", "Q6_K_L", "Q8_0", "Q8_K_XL",
+];
+const LAST: [&str; 23] = [
+    "Q3_K_L", "Q3_K_XL", "Q3_K_M", "Q3_K_S", "IQ3_M", "IQ3_S", "IQ3_XS", "IQ3_XXS", "BF16", "F16", "FP16", "F32",
+    "FP32", "Q2_K_L", "Q2_K", "IQ2_M", "IQ2_S", "IQ2_XS", "IQ2_XXS", "TQ2_0", "IQ1_M", "IQ1_S", "TQ1_0",
+];
+
+/// More pieces than this has no split model.
+const PIECES_LIMIT: u32 = 999;
 
 /// The files of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +57,7 @@ pub(crate) fn choose<'a>(name: &RepositoryName, files: &'a [RepositoryFile]) -> 
             Some(file) => with_its_pieces(name, file, files, true),
             None if models.is_empty() => Ok(Choice { is_certain: false, ..folder(name, files)? }),
             None => {
-                models.sort_by_key(|file| &file.path);
+                models.sort_by_key(|file| (place_in_order(&file.path), file.path.len(), &file.path));
                 with_its_pieces(name, models[0], files, false)
             }
         },
@@ -67,6 +85,12 @@ fn has_quantization(path: &str, quantization: &str) -> bool {
     })
 }
 
+/// Where a file stands among those that are taken when nothing is named.
+fn place_in_order(path: &str) -> usize {
+    let place = |list: &[&str]| list.iter().position(|quantization| has_quantization(path, quantization));
+    place(&NEXT).or_else(|| place(&LAST).map(|place| NEXT.len() + 1 + place)).unwrap_or(NEXT.len())
+}
+
 /// The stem, index and count of `STEM-00001-of-00003.gguf`.
 fn piece(path: &str) -> Option<(&str, u32, u32)> {
     let stem = path.strip_suffix(".gguf")?;
@@ -90,11 +114,17 @@ fn with_its_pieces<'a>(
     let Some((stem, _, count)) = piece(&file.path) else {
         return Ok(Choice { files: vec![file], is_folder: false, is_certain });
     };
+    if count == 0 || count > PIECES_LIMIT {
+        let message =
+            format!("{}: {} would be one of {count} files, at most {PIECES_LIMIT} are one model", name.id(), file.path);
+        return Err(Error::new(ErrorKind::NotInRepository, message));
+    }
+    let by_path: HashMap<&str, &RepositoryFile> = files.iter().map(|file| (file.path.as_str(), file)).collect();
     let mut found = Vec::new();
     for index in 1..=count {
         let path = format!("{stem}-{index:05}-of-{count:05}.gguf");
-        match files.iter().find(|file| file.path == path) {
-            Some(file) => found.push(file),
+        match by_path.get(path.as_str()) {
+            Some(file) => found.push(*file),
             None => {
                 return Err(Error::new(
                     ErrorKind::NotInRepository,
@@ -125,7 +155,8 @@ fn file<'a>(name: &RepositoryName, path: &str, files: &'a [RepositoryFile]) -> R
     }
 }
 
-/// The files of a checkpoint folder: configuration, weights, tokenizer and template, all at the top.
+/// The files of a checkpoint folder: configuration, weights, tokenizer and template at the top, and the templates that have
+/// names.
 fn folder<'a>(name: &RepositoryName, files: &'a [RepositoryFile]) -> Result<Choice<'a>> {
     let top: Vec<&RepositoryFile> = files.iter().filter(|file| !file.path.contains('/')).collect();
     let has = |path: &str| top.iter().any(|file| file.path == path);
@@ -133,13 +164,14 @@ fn folder<'a>(name: &RepositoryName, files: &'a [RepositoryFile]) -> Result<Choi
     // Some repositories hold the same weights twice, under the maker's own names too.
     let has_usual_names = top.iter().any(|file| file.path.starts_with("model") && weights(&file));
     let is_weights = |file: &&&RepositoryFile| weights(file) && (!has_usual_names || file.path.starts_with("model"));
-    let has_tokenizer = ["tokenizer.json", "tokenizer.model", "vocab.json"].iter().any(|path| has(path));
+    let has_tokenizer = has("tokenizer.json") || has("tokenizer.model");
     let is_whole = has("config.json") && has_tokenizer && top.iter().any(|file| is_weights(&file));
     if !is_whole {
         return Err(Error::new(
             ErrorKind::NotInRepository,
             format!(
-                "{} has neither a GGUF file nor a checkpoint folder (config.json, *.safetensors and a tokenizer); {}",
+                "{} has neither a GGUF file nor a checkpoint folder (config.json, *.safetensors and \
+                 tokenizer.json or tokenizer.model); {}",
                 name.id(),
                 what_is_there(files)
             ),
@@ -152,6 +184,11 @@ fn folder<'a>(name: &RepositoryName, files: &'a [RepositoryFile]) -> Result<Choi
     };
     let (mut chosen, mut rest): (Vec<&RepositoryFile>, Vec<&RepositoryFile>) =
         top.iter().filter(|file| is_weights(file) || is_beside(file)).partition(|file| file.path == "config.json");
+    let template = |file: &&RepositoryFile| {
+        let inside = file.path.strip_prefix(TEMPLATES).and_then(|rest| rest.strip_prefix('/'));
+        inside.is_some_and(|base| base.ends_with(".jinja") && !base.contains('/'))
+    };
+    rest.extend(files.iter().filter(template));
     // What is small comes first: where it is refused, nobody waited for the weights.
     rest.sort_by_key(|file| (file.bytes, &file.path));
     chosen.append(&mut rest);
@@ -241,9 +278,31 @@ mod tests {
     }
 
     #[test]
-    fn without_the_usual_quantization_the_first_file_is_taken_but_not_for_certain() {
+    fn without_the_usual_quantization_the_nearest_is_taken_but_not_for_certain() {
         let paths = &["x-Q8_0.gguf", "x-F16.gguf"];
-        assert_eq!(chosen("hf:a/b", paths).unwrap(), (vec!["x-F16.gguf".to_string()], false, false));
+        assert_eq!(chosen("hf:a/b", paths).unwrap(), (vec!["x-Q8_0.gguf".to_string()], false, false));
+        // From the one that is taken first to the one that is taken last.
+        let mut order = [
+            "x-UD-Q4_K_XL",
+            "q4_k_s/x",
+            "x-Q5_K_M",
+            "x.Q5_0",
+            "x-Q6_K",
+            "x-Q8_0",
+            "x",
+            "x-IQ3_S",
+            "BF16/x",
+            "x-f16",
+            "x-Q2_K",
+        ]
+        .map(|stem| format!("{stem}.gguf"))
+        .to_vec();
+        while !order.is_empty() {
+            let mut paths: Vec<&str> = order.iter().map(String::as_str).collect();
+            paths.sort_unstable();
+            assert_eq!(chosen("hf:a/b", &paths).unwrap().0, order[..1], "{paths:?}");
+            order.remove(0);
+        }
         assert_eq!(chosen("hf:a/b:Q8_0", paths).unwrap(), (vec!["x-Q8_0.gguf".to_string()], false, true));
     }
 
@@ -257,6 +316,7 @@ mod tests {
             "config.json",
             "tokenizer.json",
             "chat_template.jinja",
+            "additional_chat_templates/tool.jinja",
             "README.md",
             "original/tokenizer.model",
             "pytorch_model.bin",
@@ -264,6 +324,7 @@ mod tests {
         let (found, is_folder, is_certain) = chosen("hf:a/b", paths).unwrap();
         let expected = [
             "config.json",
+            "additional_chat_templates/tool.jinja",
             "chat_template.jinja",
             "model-00001-of-00002.safetensors",
             "model-00002-of-00002.safetensors",
@@ -278,5 +339,26 @@ mod tests {
         let error = chosen("hf:a/b", &["pytorch_model.bin", "config.json"]).unwrap_err();
         assert!(error.to_string().contains("it holds: config.json, pytorch_model.bin"), "{error}");
         assert!(chosen("hf:a/b:Q4_0", paths).unwrap_err().to_string().contains("-GGUF"));
+        // Without a tokenizer that can be read it could not talk.
+        let slow = ["config.json", "model.safetensors", "vocab.json", "merges.txt"];
+        let error = chosen("hf:a/b/", &slow).unwrap_err();
+        assert!(error.to_string().contains("tokenizer.json or tokenizer.model"), "{error}");
+        let spm = ["config.json", "model.safetensors", "tokenizer.model"];
+        assert_eq!(chosen("hf:a/b/", &spm).unwrap().0.len(), 3);
+    }
+
+    #[test]
+    fn a_model_in_more_pieces_than_there_can_be_is_refused() {
+        let piece = |index: u32, count: u32| format!("m-{index:05}-of-{count:05}.gguf");
+        let all = |count: u32| (1..=count).map(|index| piece(index, count)).collect::<Vec<String>>();
+        let choose = |count: u32| {
+            let paths = all(count);
+            chosen("hf:a/b", &paths.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        assert_eq!(choose(999).unwrap().0, all(999));
+        let error = choose(1000).unwrap_err();
+        assert!(error.to_string().contains("one of 1000 files, at most 999"), "{error}");
+        assert_eq!(chosen("hf:a/b", &["m-00001-of-00000.gguf"]).unwrap_err().kind(), ErrorKind::NotInRepository);
+        assert_eq!(chosen("hf:a/b", &["m-00001-of-99999.gguf"]).unwrap_err().kind(), ErrorKind::NotInRepository);
     }
 }

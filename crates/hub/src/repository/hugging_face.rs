@@ -16,20 +16,23 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::{Begun, Listing, RepositoryFile, SiteOptions, Store};
-use crate::address::{absolute, encoded, origin};
+use crate::address::{absolute, encoded, origin, without_credentials};
 use crate::asked::Asked;
 use crate::checksum::Checksum;
-use crate::client::Client;
+use crate::client::{ANSWER_LIMIT_BYTES, Client, too_long};
 use crate::download::{Partial, Remote};
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::{create_folder, new_name, rename};
+use crate::files::{create_anew, create_folder, new_name, open_own, rename};
+use crate::http::Token;
 use crate::name::{RepositoryName, is_plain_relative_path};
 use crate::progress::{Progress, Sink};
 
 const DEFAULT_ENDPOINT: &str = "https://huggingface.co";
 
-/// A repository lists a thousand files a page; more pages than this are none of a model.
-const PAGES_LIMIT: usize = 50;
+/// A repository lists a thousand files a page; more pages than this are none of a model,
+const PAGES_LIMIT: usize = 20;
+/// and neither is more text in all of them.
+const LIST_LIMIT_BYTES: u64 = 32 << 20;
 
 /// Folders in folders of a snapshot, deeper than any repository goes.
 const DEPTH_LIMIT: usize = 16;
@@ -39,7 +42,7 @@ const DEPTH_LIMIT: usize = 16;
 pub(crate) struct HuggingFace {
     endpoint: String,
     cache: PathBuf,
-    token: Option<String>,
+    token: Option<Token>,
     uses_links: bool,
     is_offline: bool,
 }
@@ -69,14 +72,21 @@ impl HuggingFace {
             if is_on("HF_HUB_DISABLE_IMPLICIT_TOKEN") { None } else { set("HF_TOKEN").or_else(read_token) }
         });
         let endpoint = options.endpoint.clone().or_else(|| set("HF_ENDPOINT"));
+        let endpoint = endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_string()).trim_end_matches('/').to_string();
+        // What cannot stand in a header is no token.
+        let token = token.filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic()));
         Ok(HuggingFace {
-            endpoint: endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_string()).trim_end_matches('/').to_string(),
+            token: token.map(|token| Token::new(token, &endpoint)),
+            endpoint,
             cache,
-            // What cannot stand in a header is no token.
-            token: token.filter(|token| token.bytes().all(|byte| byte.is_ascii_graphic())),
             uses_links: !is_on("HF_HUB_DISABLE_SYMLINKS"),
             is_offline: is_on("HF_HUB_OFFLINE") || is_on("TRANSFORMERS_OFFLINE"),
         })
+    }
+
+    /// The folder of the cache.
+    pub(crate) fn cache(&self) -> &Path {
+        &self.cache
     }
 
     /// Whether the environment forbids to ask the server.
@@ -121,23 +131,28 @@ impl Store for HuggingFace {
         struct Revision {
             sha: String,
         }
-        let (asked, token) = (self.asked(name), self.token.as_deref());
+        let (asked, token) = (self.asked(name), self.token.as_ref());
         let revision = encoded(name.revision.as_deref().unwrap_or("main"), false);
         let base = format!("{}/api/models/{}", self.endpoint, name.id());
         let url = format!("{base}/revision/{revision}");
-        let (found, _): (Revision, _) = client.json(&url, token, &asked, progress)?;
+        let found = client.json::<Revision>(&url, token, &asked, ANSWER_LIMIT_BYTES, progress)?.value;
         if !is_commit(&found.sha) {
             let message = format!("{url} names no commit of {}; check HF_ENDPOINT", name.id());
             return Err(Error::new(ErrorKind::BadIndex, message));
         }
         let mut files = Vec::new();
         let mut next = Some(format!("{base}/tree/{}?recursive=1", found.sha));
-        for _ in 0..PAGES_LIMIT {
-            let Some(url) = next.take() else { break };
-            let (entries, following): (Vec<Entry>, _) = client.json(&url, token, &asked, progress)?;
-            files.extend(entries.into_iter().filter_map(Entry::file));
+        let (mut pages, mut room_bytes) = (0, LIST_LIMIT_BYTES);
+        while let Some(url) = next.take() {
+            if pages == PAGES_LIMIT {
+                return Err(too_long(&without_credentials(&url)));
+            }
+            pages += 1;
+            let page = client.json::<Vec<Entry>>(&url, token, &asked, room_bytes.min(ANSWER_LIMIT_BYTES), progress)?;
+            room_bytes -= page.bytes.min(room_bytes);
+            files.extend(page.value.into_iter().filter_map(Entry::file));
             // A mirror may hand on links to the server that it mirrors; who chose the mirror cannot reach that one.
-            next = following.map(|link| self.on_endpoint(&link));
+            next = page.next.map(|link| self.on_endpoint(&link));
         }
         let root = self.folder(name).join("snapshots").join(&found.sha);
         Ok(Listing { revision: found.sha, root, files })
@@ -184,7 +199,9 @@ impl Store for HuggingFace {
             Err(TryLockError::Error(error)) => tracing::debug!(%error, path = %path.display(), "no lock"),
         }
         let blob = self.blob(name, hash);
-        Ok(Begun { same: blob.is_file().then_some(blob), _lock: Some(lock) })
+        // A link in its place is not what another snapshot was made of.
+        let is_there = fs::symlink_metadata(&blob).is_ok_and(|metadata| metadata.is_file());
+        Ok(Begun { same: is_there.then_some(blob), _lock: Some(lock) })
     }
 
     fn install(
@@ -215,7 +232,12 @@ impl Store for HuggingFace {
         if whole == blob {
             // It may be another snapshot's too, so this one gets its own.
             let beside = new_name(&pointer);
-            fs::copy(&blob, &beside).map_err(|error| Error::io("write", &beside, &error))?;
+            let mut from = open_own(File::options().read(true), &blob)?;
+            let copied = create_anew(&beside).and_then(|mut to| {
+                std::io::copy(&mut from, &mut to)?;
+                to.sync_all()
+            });
+            copied.map_err(|error| Error::io("write", &beside, &error))?;
             return rename(&beside, &pointer);
         }
         rename(&blob, &pointer)
@@ -245,7 +267,9 @@ impl HuggingFace {
             return link.to_string();
         }
         let rest = link.split_once("://").map_or("", |(_, rest)| rest);
-        absolute(&self.endpoint, rest.find('/').map_or("/", |at| &rest[at..]))
+        let path = rest.find('/').map_or("", |at| &rest[at..]);
+        // A path that begins with two slashes would name another server.
+        absolute(&self.endpoint, &format!("/{}", path.trim_start_matches('/')))
     }
 }
 
@@ -306,6 +330,7 @@ fn link(target: &Path, pointer: &Path) -> std::io::Result<()> {
     let mut name = pointer.file_name().unwrap_or_default().to_os_string();
     name.push(format!(".{}.link", std::process::id()));
     let beside = pointer.with_file_name(name);
+    drop(fs::remove_file(&beside));
     std::os::unix::fs::symlink(target, &beside)?;
     fs::rename(&beside, pointer).inspect_err(|_| drop(fs::remove_file(&beside)))
 }
@@ -350,6 +375,10 @@ mod tests {
         HuggingFace::new(&SiteOptions::default(), variable).unwrap()
     }
 
+    fn token(text: &str, site: &HuggingFace) -> Option<Token> {
+        Some(Token::new(text.to_string(), &site.endpoint))
+    }
+
     #[cfg(unix)]
     #[test]
     fn the_environment_is_read_as_the_site_reads_it() {
@@ -361,10 +390,21 @@ mod tests {
         assert_eq!(cache(&[home, ("HF_HOME", "/h"), ("HUGGINGFACE_HUB_CACHE", "/o")]), Path::new("/o"));
         assert_eq!(cache(&[("HF_HUB_CACHE", "/n"), ("HUGGINGFACE_HUB_CACHE", "/o")]), Path::new("/n"));
         let site = site(&[home, ("HF_ENDPOINT", "https://mirror.example/"), ("HF_TOKEN", " hf_x\n")]);
-        assert_eq!((site.endpoint.as_str(), site.token.as_deref()), ("https://mirror.example", Some("hf_x")));
+        assert_eq!((site.endpoint.as_str(), &site.token), ("https://mirror.example", &token("hf_x", &site)));
         assert!(!site.is_offline && site.uses_links);
         let link = "https://elsewhere.example/api/models/a/b/tree/c?cursor=x&recursive=1";
         assert_eq!(site.on_endpoint(link), "https://mirror.example/api/models/a/b/tree/c?cursor=x&recursive=1");
+        for (link, expected) in [
+            ("http://x//evil.example/steal", "https://mirror.example/evil.example/steal"),
+            ("http://x///evil.example/steal", "https://mirror.example/evil.example/steal"),
+            ("http://x/..//evil.example/steal", "https://mirror.example//evil.example/steal"),
+            ("http://x/http://evil.example/steal", "https://mirror.example/http://evil.example/steal"),
+            ("http://x?to=//evil.example/steal", "https://mirror.example/evil.example/steal"),
+            ("https://mirror.example@evil.example/steal", "https://mirror.example/steal"),
+            ("rubbish", "https://mirror.example/"),
+        ] {
+            assert_eq!(site.on_endpoint(link), expected, "{link}");
+        }
     }
 
     #[cfg(unix)]
@@ -374,8 +414,9 @@ mod tests {
         let home = ("HF_HOME", folder.path().to_str().unwrap());
         assert_eq!(site(&[home]).token, None);
         fs::write(folder.path().join("token"), "hf_file\n").unwrap();
-        assert_eq!(site(&[home]).token.as_deref(), Some("hf_file"));
-        assert_eq!(site(&[home, ("HF_TOKEN", "hf_x")]).token.as_deref(), Some("hf_x"));
+        let of = |variables: &[(&str, &str)]| site(variables).token;
+        assert_eq!(of(&[home]), token("hf_file", &site(&[home])));
+        assert_eq!(of(&[home, ("HF_TOKEN", "hf_x")]), token("hf_x", &site(&[home])));
         assert_eq!(site(&[home, ("HF_TOKEN", "two words")]).token, None);
         assert_eq!(site(&[home, ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1")]).token, None);
         assert!(site(&[home, ("HF_HUB_OFFLINE", "1")]).is_offline);

@@ -7,16 +7,19 @@
 mod choose;
 mod hugging_face;
 mod model_scope;
+mod strays;
 
+use std::collections::HashSet;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cache::mtime_ns;
 use crate::checksum::{Checksum, Hasher};
 use crate::client::Client;
-use crate::download::{Partial, Remote, download};
-use crate::error::{Error, Result};
+use crate::download::{LARGEST_FILE_BYTES, Partial, Remote, download};
+use crate::error::{Error, ErrorKind, Result};
 use crate::files::{check_room, create_folder, hash_start};
 use crate::name::RepositoryName;
 use crate::place::{Place, PlacedFile};
@@ -25,6 +28,10 @@ use crate::progress::Sink;
 pub(crate) use choose::{Choice, choose};
 pub(crate) use hugging_face::HuggingFace;
 pub(crate) use model_scope::ModelScope;
+pub(crate) use strays::refuse_strays;
+
+/// An index of weights longer than this is none.
+const INDEX_LIMIT_BYTES: u64 = 64 << 20;
 
 /// What is particular to Hugging Face or ModelScope. What is `None` comes from the environment, by the variables that their
 /// own programs read.
@@ -106,14 +113,21 @@ pub(crate) struct Begun {
     pub(crate) _lock: Option<fs::File>,
 }
 
-/// Looks for the model in the site's own cache, and verifies it; the second value says whether there were hashes to compare with. Where some hash is not known, or where another file may be
+/// What lies in a site's own cache.
+pub(crate) struct Found {
+    pub(crate) place: Place,
+    /// Whether asking the server could change nothing: no other file can be meant, and there were hashes to compare all with.
+    pub(crate) is_final: bool,
+}
+
+/// Looks for the model in the site's own cache, and verifies it. Where some hash is not known, or where another file may be
 /// meant, the server decides, unless nobody may ask it.
 pub(crate) fn find(
     store: &dyn Store,
     name: &RepositoryName,
     is_offline: bool,
     progress: Sink<'_>,
-) -> Result<Option<(Place, bool)>> {
+) -> Result<Option<Found>> {
     let Some(listing) = store.local(name) else { return Ok(None) };
     let Ok(choice) = choose(name, &listing.files) else { return Ok(None) };
     let has_hashes = choice.files.iter().all(|file| file.checksum.is_known());
@@ -129,8 +143,8 @@ pub(crate) fn find(
             None => return Ok(None),
         }
     }
-    let is_compared = choice.is_certain && has_hashes;
-    Ok(Some((place(name, &listing, &choice, placed), is_compared)))
+    let is_final = choice.is_certain && has_hashes;
+    Ok(Some(Found { place: place(name, &listing, &choice, placed), is_final }))
 }
 
 /// Fetches what is missing of a model and verifies all of it.
@@ -143,6 +157,10 @@ pub(crate) fn fetch(
 ) -> Result<Place> {
     let listing = store.listing(client, name, progress)?;
     let choice = choose(name, &listing.files)?;
+    total_bytes(name, &choice.files)?;
+    if choice.is_folder && !name.site.keeps_revisions_apart() {
+        refuse_strays(&name.to_string(), &listing.root, listing.files.iter().map(|file| file.path.as_str()))?;
+    }
     create_folder(&listing.root)?;
     let mut missing = Vec::new();
     let mut placed = Vec::new();
@@ -154,7 +172,7 @@ pub(crate) fn fetch(
     }
     let partials: Vec<Partial> = missing.iter().map(|file| store.partial(name, &listing, file)).collect();
     begun(&partials)?;
-    let mut beside_bytes: u64 = missing.iter().map(|file| file.bytes).sum();
+    let mut beside_bytes = total_bytes(name, &missing)?;
     for (file, partial) in missing.into_iter().zip(&partials) {
         beside_bytes -= file.bytes;
         let sha256 = fetch_file(client, store, name, (&listing, file), (partial, beside_bytes), progress)?;
@@ -162,6 +180,21 @@ pub(crate) fn fetch(
     }
     store.finish(name, &listing)?;
     Ok(place(name, &listing, &choice, placed))
+}
+
+/// Bytes of all files together.
+///
+/// # Errors
+/// Where it is more than any file can have: a server says so that does not speak of files.
+fn total_bytes(name: &RepositoryName, files: &[&RepositoryFile]) -> Result<u64> {
+    let total = files.iter().try_fold(0_u64, |total, file| total.checked_add(file.bytes));
+    total.filter(|bytes| *bytes <= LARGEST_FILE_BYTES).ok_or_else(|| {
+        let message = format!(
+            "the server announces files of {} that are larger than files can be; try again later or name another server",
+            name.id()
+        );
+        Error::new(ErrorKind::BadIndex, message)
+    })
 }
 
 fn fetch_file(
@@ -209,16 +242,28 @@ fn has_all_weights(listing: &Listing) -> bool {
         weight_map: std::collections::BTreeMap<String, String>,
     }
     let path = listing.root.join("model.safetensors.index.json");
-    let Ok(text) = fs::read(path) else { return true };
-    let Ok(index) = serde_json::from_slice::<Index>(&text) else { return false };
-    index.weight_map.values().all(|weights| listing.files.iter().any(|file| file.path == *weights))
+    let Ok(file) = fs::File::open(path) else { return true };
+    let mut text = Vec::new();
+    let read = file.take(INDEX_LIMIT_BYTES).read_to_end(&mut text);
+    let Ok(index) = read.map_err(|_| ()).and_then(|_| serde_json::from_slice::<Index>(&text).map_err(|_| ())) else {
+        return false;
+    };
+    let here: HashSet<&str> = listing.files.iter().map(|file| file.path.as_str()).collect();
+    index.weight_map.values().all(|weights| here.contains(weights.as_str()))
 }
 
 fn placed_file(listing: &Listing, file: &RepositoryFile, sha256: String, is_fetched: bool) -> Result<PlacedFile> {
     let path = listing.root.join(&file.path);
     let metadata = fs::metadata(&path).map_err(|error| Error::io("read", &path, &error))?;
-    let path = file.path.clone();
-    Ok(PlacedFile { path, bytes: file.bytes, sha256, verified_mtime_ns: mtime_ns(&metadata), is_fetched })
+    Ok(PlacedFile {
+        path: file.path.clone(),
+        bytes: file.bytes,
+        blob: if file.checksum.is_known() { file.checksum.text().to_string() } else { sha256.clone() },
+        sha256,
+        verified_mtime_ns: mtime_ns(&metadata),
+        is_fetched,
+        is_compared: file.checksum.is_known(),
+    })
 }
 
 fn place(name: &RepositoryName, listing: &Listing, choice: &Choice<'_>, files: Vec<PlacedFile>) -> Place {

@@ -1,5 +1,6 @@
 //! ModelScope: its server, and the cache that its own program keeps: `CACHE/models/OWNER/NAME/PATH`, where a dot in NAME is
-//! written `___`. There is one folder for a model, whatever the revision.
+//! written `___`. That program has one folder for a model, whatever the revision; a revision that was named has one of its own
+//! here, `CACHE/models/OWNER/NAME@REVISION`, so that no file of one is taken for another's.
 //!
 //! Source: the package `modelscope` (version 1.40). Its program keeps a list of what it fetched beside the files, in a form
 //! of Python's; duan neither reads nor writes that list, so ModelScope's program looks at the server again for what duan
@@ -15,7 +16,7 @@ use super::{Begun, Listing, RepositoryFile, SiteOptions, Store};
 use crate::address::encoded;
 use crate::asked::Asked;
 use crate::checksum::Checksum;
-use crate::client::Client;
+use crate::client::{ANSWER_LIMIT_BYTES, Client};
 use crate::download::{Partial, Remote};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::{create_folder, rename};
@@ -38,6 +39,11 @@ pub(crate) struct ModelScope {
 }
 
 impl ModelScope {
+    /// The folder of the cache.
+    pub(crate) fn cache(&self) -> &Path {
+        &self.cache
+    }
+
     /// # Errors
     /// Where there is neither a home folder nor a variable that names the cache.
     pub(crate) fn new(options: &SiteOptions, variable: impl Fn(&str) -> Option<String>) -> Result<ModelScope> {
@@ -60,6 +66,9 @@ impl ModelScope {
     /// The folder of a model: the one that is there in one of the forms that the site's program knew, else the present one.
     fn root(&self, name: &RepositoryName) -> PathBuf {
         let safe = name.name.replace('.', "___");
+        if let Some(revision) = name.revision.as_deref().filter(|revision| *revision != MAIN) {
+            return self.cache.join("models").join(&name.owner).join(format!("{safe}@{}", encoded(revision, false)));
+        }
         let present = self.cache.join("models").join(&name.owner).join(&safe);
         let earlier = self.cache.join(&name.owner).join(&safe);
         if !present.is_dir() && earlier.is_dir() { earlier } else { present }
@@ -86,7 +95,7 @@ impl Store for ModelScope {
             self.endpoint,
             encoded(revision, false)
         );
-        let (answer, _): (Answer, _) = client.json(&url, None, &asked, progress)?;
+        let answer = client.json::<Answer>(&url, None, &asked, ANSWER_LIMIT_BYTES, progress)?.value;
         let Some(data) = answer.data.filter(|_| answer.success) else {
             let message = format!("ModelScope does not list {id}: {}; check name and revision", answer.message);
             return Err(Error::new(ErrorKind::NotFound, message));
@@ -209,6 +218,12 @@ mod tests {
         let set = site(&[("MODELSCOPE_CACHE", "/none/m"), ("MODELSCOPE_DOMAIN", "ms.example")]);
         assert_eq!(set.root(&name), Path::new("/none/m/models/Qwen/Qwen2___5-0___5B"));
         assert_eq!(set.endpoint, "https://ms.example");
+        for (text, folder) in [("master", "N"), ("v1.0", "N@v1.0"), ("refs/pr/3", "N@refs%2Fpr%2F3")] {
+            let Ok(crate::ModelName::Repository(name)) = crate::ModelName::parse(&format!("ms:o/N@{text}/")) else {
+                panic!("{text}")
+            };
+            assert_eq!(set.root(&name), Path::new("/none/m/models/o").join(folder));
+        }
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Models of Hugging Face and ModelScope, and the caches that their own programs share with duan.
 
-use super::server::repositories::{COMMIT, git_blob, sha256};
+use std::path::PathBuf;
+
+use super::common::server::repositories::{COMMIT, git_blob, sha256};
 use super::*;
 
 const REPOSITORY: &str = "Org/Tiny-GGUF";
@@ -301,4 +303,227 @@ fn a_file_that_changed_in_a_shared_cache_is_verified_again() {
     assert!(error.to_string().contains(&format!("duan remove {name}")), "{error}");
     Hub::new(stage.options()).unwrap().remove(name).unwrap();
     assert!(stage.resolve_called(name, stage.options()).0.is_ok());
+}
+
+/// Two states of a repository: weights in several files with an index, then in one file.
+fn put_two_revisions(stage: &Stage) -> [Vec<(&'static str, Vec<u8>)>; 2] {
+    let one = vec![
+        ("config.json", b"{1}".to_vec()),
+        ("tokenizer.json", b"{1}".to_vec()),
+        ("chat_template.jinja", b"one".to_vec()),
+        ("model-00001-of-00001.safetensors", noise(1, 100_000)),
+        ("model.safetensors.index.json", br#"{"weight_map": {"w": "model-00001-of-00001.safetensors"}}"#.to_vec()),
+    ];
+    let two = vec![
+        ("config.json", b"{2}".to_vec()),
+        ("tokenizer.json", b"{2}".to_vec()),
+        ("model.safetensors", noise(2, 100_000)),
+    ];
+    for (revision, files) in [("r1", &one), ("r2", &two), ("master", &one)] {
+        let files: Vec<(&str, &[u8])> = files.iter().map(|(path, bytes)| (*path, &bytes[..])).collect();
+        stage.server.put_model_scope_at("Org/Tiny", revision, &files);
+    }
+    [one, two]
+}
+
+#[test]
+fn a_folder_never_holds_what_is_of_another_revision() {
+    let stage = Stage::new();
+    let [one, two] = put_two_revisions(&stage);
+    let holds = |folder: &Path, files: &[(&str, Vec<u8>)]| {
+        let mut names: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
+        names.sort_unstable();
+        assert_eq!(files_in(folder), names);
+        assert!(files.iter().all(|(path, bytes)| fs::read(folder.join(path)).unwrap() == *bytes));
+    };
+    let resolve = |name: &str, options: HubOptions| stage.resolve_called(name, options).0;
+    let first = resolve("ms:Org/Tiny@r1/", stage.options()).unwrap().path;
+    let second = resolve("ms:Org/Tiny@r2/", stage.options()).unwrap().path;
+    holds(&first, &one);
+    holds(&second, &two);
+    // Also where nobody can be asked each is what it was.
+    for (name, files) in [("ms:Org/Tiny@r1/", &one), ("ms:Org/Tiny@r2/", &two)] {
+        holds(&resolve(name, offline(&stage)).unwrap().path, files);
+    }
+    assert_eq!(resolve("ms:Org/Tiny@r3/", offline(&stage)).unwrap_err().kind(), ErrorKind::Offline);
+
+    // The main branch moves, and what its earlier state left would be read with the new one.
+    let main = resolve("ms:Org/Tiny", stage.options()).unwrap().path;
+    holds(&main, &one);
+    let moved: Vec<(&str, &[u8])> = two.iter().map(|(path, bytes)| (*path, &bytes[..])).collect();
+    stage.server.put_model_scope("Org/Tiny", &moved);
+    let error = resolve("ms:Org/Tiny/", stage.options()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Damaged);
+    assert!(error.to_string().contains("chat_template.jinja is not of ms:Org/Tiny/"), "{error}");
+    Hub::new(stage.options()).unwrap().remove("ms:Org/Tiny").unwrap();
+    let main = resolve("ms:Org/Tiny/", stage.options()).unwrap().path;
+    holds(&main, &two);
+    // What comes in later is seen as well.
+    fs::write(main.join("model.safetensors.index.json"), "{}").unwrap();
+    for options in [stage.options(), offline(&stage)] {
+        let error = resolve("ms:Org/Tiny/", options).unwrap_err();
+        assert!(error.to_string().contains("model.safetensors.index.json is not of"), "{error}");
+    }
+    fs::remove_file(main.join("model.safetensors.index.json")).unwrap();
+    assert!(resolve("ms:Org/Tiny/", stage.options()).is_ok());
+}
+
+/// In a cache that others write to, a link may have been made to lead to a file of the user's.
+#[cfg(unix)]
+#[test]
+fn removing_a_model_deletes_what_was_fetched_and_nothing_that_a_link_leads_to() {
+    use std::os::unix::fs::symlink;
+    let stage = Stage::new();
+    let (four, _) = put_gguf(&stage);
+    let mine = stage.cache.path().join("mine");
+    fs::write(&mine, &four).unwrap();
+    let mine = mine.canonicalize().unwrap();
+    let name = "hf:Org/Tiny-GGUF";
+    let hub = Hub::new(stage.options()).unwrap();
+    let blob = hf(&stage).join("blobs").join(sha256(&four));
+    // To a file of the user's, also by the name of the contents, and to other contents of the repository.
+    let other_name = stage.cache.path().join(sha256(&four));
+    fs::write(&other_name, &four).unwrap();
+    let others = hf(&stage).join("blobs").join("1".repeat(64));
+    for target in [&mine, &other_name, &others] {
+        let path = stage.resolve_called(name, stage.options()).0.unwrap().path;
+        fs::write(&others, &four).unwrap();
+        fs::remove_file(&path).unwrap();
+        symlink(target, &path).unwrap();
+        let removed = hub.remove(name).unwrap();
+        assert_eq!((removed.left, removed.kept), (vec![target.canonicalize().unwrap()], None));
+        assert!(removed.bytes < 10_000, "{}", removed.bytes);
+        assert!(target.exists() && fs::symlink_metadata(&path).is_err());
+    }
+    assert!(blob.exists(), "no link led to it any more");
+
+    // A folder of the snapshot that leads out of it.
+    let name = "hf:Org/Tiny-GGUF:Q8_0";
+    let path = stage.resolve_called(name, stage.options()).0.unwrap().path;
+    let (folder, away) = (path.parent().unwrap().to_path_buf(), stage.cache.path().join("away"));
+    fs::rename(&folder, &away).unwrap();
+    symlink(&away, &folder).unwrap();
+    assert_eq!(hub.remove(name).unwrap().left.len(), 1);
+    assert!(fs::symlink_metadata(away.join("tiny-Q8_0.gguf")).is_ok());
+    fs::remove_file(&folder).unwrap();
+
+    // A note that names a folder outside the caches of the sites.
+    let name = "ms:Org/Tiny-GGUF:Q4_K_M";
+    let path = stage.resolve_called(name, stage.options()).0.unwrap().path;
+    let mut options = stage.options();
+    options.model_scope.cache_dir = Some(stage.cache.path().join("elsewhere"));
+    let removed = Hub::new(options).unwrap().remove(name).unwrap();
+    assert_eq!(removed.left, std::slice::from_ref(&path));
+    assert!(path.exists());
+    assert_eq!(hub.list().unwrap(), []);
+}
+
+/// What nobody gave a hash for is used, and not called verified.
+#[cfg(unix)]
+#[test]
+fn what_was_compared_with_nothing_is_not_called_verified() {
+    let stage = Stage::new();
+    put_gguf(&stage);
+    let compared = |name: &str, options: HubOptions| stage.resolve_called(name, options).0.unwrap().is_verified;
+    let state = |name: &str| {
+        let listed = Hub::new(stage.options()).unwrap().list().unwrap();
+        listed.into_iter().find(|model| model.name == name).map(|model| model.state)
+    };
+    // A plain file in a snapshot, as it is where links are not possible, has nothing that names its hash.
+    let path = stage.resolve_called("hf:Org/Tiny-GGUF", stage.options()).0.unwrap();
+    assert!(path.is_verified);
+    Hub::new(stage.options()).unwrap().remove("hf:Org/Tiny-GGUF").unwrap();
+    fs::create_dir_all(path.path.parent().unwrap()).unwrap();
+    fs::write(&path.path, b"tampered").unwrap();
+    assert!(!compared("hf:Org/Tiny-GGUF", offline(&stage)));
+    assert!(compared("hf:Org/Tiny-GGUF", stage.options()), "the server says what it shall be");
+    assert_eq!(state("hf:Org/Tiny-GGUF"), Some(CacheState::Verified));
+
+    // ModelScope does not give a hash for every file.
+    let page = r#"{"Code": 200, "Success": true, "Data": {"Files": [
+        {"Name": "m.gguf", "Path": "m.gguf", "Type": "blob", "Size": 4}]}}"#;
+    let list = "/api/v1/models/Org/Bare/repo/files?Revision=master&Recursive=true";
+    stage.server.put(list, page.as_bytes().to_vec(), "application/json", None);
+    let file = "/api/v1/models/Org/Bare/repo?Revision=master&FilePath=m.gguf";
+    stage.server.put(file, b"GGUF".to_vec(), "application/octet-stream", None);
+    for options in [stage.options(), stage.options(), offline(&stage)] {
+        assert!(!compared("ms:Org/Bare/m.gguf", options));
+    }
+    assert_eq!(state("ms:Org/Bare/m.gguf"), Some(CacheState::NotCompared));
+
+    stage.server.put("/dir/m.gguf", b"GGUF".to_vec(), "application/octet-stream", None);
+    let url = format!("http://{}/dir/m.gguf", stage.server.address);
+    assert!(!compared(&url, stage.options()) && !compared(&url, offline(&stage)));
+    assert_eq!(state(&url), Some(CacheState::NotCompared));
+    let with_hash = format!("{url}#sha256={}", sha256(b"GGUF"));
+    assert!(compared(&with_hash, stage.options()) && compared(&with_hash, offline(&stage)));
+    assert!(compared(NAME, stage.options()) && compared(NAME, offline(&stage)));
+}
+
+/// Sizes that together are more than a number holds.
+#[test]
+fn sizes_that_no_file_can_have_are_refused() {
+    let stage = Stage::new();
+    let half = 1_u64 << 63;
+    let entries = |sizes: [u64; 2]| {
+        let entry = |index: usize| {
+            format!(
+                r#"{{"type": "file", "path": "m-Q4_K_M-0000{}-of-00002.gguf", "size": {size}, "oid": "{oid}",
+                    "lfs": {{"oid": "{sha256}", "size": {size}}}}}"#,
+                index + 1,
+                size = sizes[index],
+                oid = "a".repeat(40),
+                sha256 = "b".repeat(64)
+            )
+        };
+        format!("[{}, {}]", entry(0), entry(1)).into_bytes()
+    };
+    put_gguf(&stage);
+    for sizes in [[half, half], [half, 1], [i64::MAX as u64, 1], [u64::MAX, 0]] {
+        let tree = format!("/api/models/Org/Tiny-GGUF/tree/{COMMIT}?recursive=1");
+        stage.server.script(&tree, [Answer::Body("application/json", entries(sizes))]);
+        let error = stage.resolve_called("hf:Org/Tiny-GGUF", stage.options()).0.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadIndex, "{error}");
+        assert!(error.to_string().contains("larger than files can be"), "{error}");
+    }
+    // An address that is announced so.
+    let headers = format!("X-Linked-Etag: \"{}\"\r\nX-Linked-Size: {}\r\n", "c".repeat(64), u64::MAX);
+    let served = server::Served {
+        bytes: std::sync::Arc::new(b"GGUF".to_vec()),
+        content_type: "x/y",
+        etag: None,
+        headers,
+        moved_to: None,
+    };
+    stage.server.serve("/m.gguf", served);
+    let error =
+        stage.resolve_called(&format!("http://{}/m.gguf", stage.server.address), stage.options()).0.unwrap_err();
+    assert!(error.to_string().contains("which no file can have"), "{error}");
+}
+
+/// A server may list for ever, and say more than fits anywhere.
+#[test]
+fn lists_that_no_model_has_are_refused() {
+    let stage = Stage::new();
+    put_gguf(&stage);
+    let tree = format!("/api/models/Org/Tiny-GGUF/tree/{COMMIT}?recursive=1");
+    let page = |bytes: usize| {
+        let mut text = vec![b' '; bytes];
+        (text[0], text[bytes - 1]) = (b'[', b']');
+        server::Served {
+            bytes: std::sync::Arc::new(text),
+            content_type: "application/json",
+            etag: None,
+            headers: format!("Link: <{tree}>; rel=\"next\"\r\n"),
+            moved_to: None,
+        }
+    };
+    for (bytes, pages) in [(2, 20), (5 << 20, 7), ((16 << 20) + 1, 1)] {
+        let asked = stage.server.requests(&tree).len();
+        stage.server.serve(&tree, page(bytes));
+        let error = stage.resolve_called("hf:Org/Tiny-GGUF", stage.options()).0.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::BadIndex, "{error}");
+        assert!(error.to_string().contains("more than any model has to list"), "{error}");
+        assert_eq!(stage.server.requests(&tree).len() - asked, pages, "{bytes}");
+    }
 }

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::sync::Arc;
 
-use super::server::Served;
-use super::server::repositories::sha256;
+use super::common::server::Served;
+use super::common::server::repositories::sha256;
 use super::*;
 
 fn url(stage: &Stage) -> String {
@@ -132,6 +132,63 @@ fn the_token_is_told_to_its_own_server_and_to_no_other() {
     };
     assert_eq!(with_token(stage.server.requests(&resolve)), [Some("Bearer hf_secret".to_string())]);
     assert_eq!(with_token(other.requests("/cdn/x")), [None]);
+}
+
+/// A page of a list may name the next one on whatever server: it is asked for on the server that was named, and where a page
+/// or a redirect leads elsewhere all the same, the token stays behind.
+#[test]
+fn a_link_to_the_next_page_does_not_carry_the_token_away() {
+    let (stage, other) = (Stage::new(), Server::start());
+    let bytes = noise(9, 200_000);
+    stage.server.put_hugging_face("o/n", &[("m-Q4_K_M.gguf", &bytes)]);
+    let tree = format!("/api/models/o/n/tree/{}?recursive=1", server::repositories::COMMIT);
+    let bearer = Some("Bearer hf_secret");
+    for slashes in ["/", "//", "///"] {
+        let link = format!("Link: <http://x{slashes}{}/steal>; rel=\"next\"\r\n", other.address);
+        let page = Served {
+            bytes: Arc::new(b"[]".to_vec()),
+            content_type: "application/json",
+            etag: None,
+            headers: link,
+            moved_to: None,
+        };
+        stage.server.serve(&tree, page);
+        let next = format!("/{}/steal", other.address);
+        let asked = stage.server.requests(&next).len();
+        stage.resolve_called("hf:o/n", HubOptions { retries: 0, ..stage.options() }).0.unwrap_err();
+        let requests = stage.server.requests(&next);
+        assert_eq!((requests.len(), requests[asked].header("authorization")), (asked + 1, bearer), "{slashes}");
+        assert_eq!(other.request_count(), 0, "{slashes}");
+    }
+    // The list itself moved to another server.
+    stage.server.script(&tree, [Answer::Redirect(format!("//{}/steal", other.address))]);
+    other.put("/steal", b"[]".to_vec(), "application/json", None);
+    stage.resolve_called("hf:o/n", HubOptions { retries: 0, ..stage.options() }).0.unwrap_err();
+    assert_eq!(stage.server.requests(&tree).pop().unwrap().header("authorization"), bearer);
+    assert_eq!(other.requests("/steal").iter().map(|r| r.header("authorization")).collect::<Vec<_>>(), [None]);
+}
+
+/// Who keeps the bytes does not say what they shall be.
+#[test]
+fn the_first_server_says_what_the_file_shall_be() {
+    let (stage, other) = (Stage::new(), Server::start());
+    let (good, bad) = (noise(8, 200_000), noise(9, 100_000));
+    let announce = |bytes: &[u8]| format!("X-Linked-Etag: \"{}\"\r\nX-Linked-Size: {}\r\n", sha256(bytes), bytes.len());
+    let served = |bytes: &[u8], headers: String, moved_to: Option<String>| Served {
+        bytes: Arc::new(bytes.to_vec()),
+        content_type: "x/y",
+        etag: None,
+        headers,
+        moved_to,
+    };
+    let path = "/o/n/resolve/main/m.gguf";
+    stage.server.serve(path, served(b"", announce(&good), Some(format!("http://{}/cdn/x", other.address))));
+    other.serve("/cdn/x", served(&bad, announce(&bad), None));
+    let url = format!("http://{}{path}", stage.server.address);
+    let error = stage.resolve_called(&url, stage.options()).0.unwrap_err();
+    assert!(error.to_string().contains("expected 200000 bytes, found 100000"), "{error}");
+    other.serve("/cdn/x", served(&good, announce(&bad), None));
+    assert_eq!(stage.resolve_called(&url, stage.options()).0.unwrap().sha256.unwrap(), sha256(&good));
 }
 
 #[test]

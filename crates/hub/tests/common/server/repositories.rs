@@ -71,15 +71,19 @@ impl Server {
 
     /// Serves a repository as ModelScope does.
     pub fn put_model_scope(&self, id: &str, files: &[(&str, &[u8])]) {
+        self.put_model_scope_at(id, "master", files);
+    }
+
+    pub fn put_model_scope_at(&self, id: &str, revision: &str, files: &[(&str, &[u8])]) {
         let entry = |path: &str, bytes: &[u8]| json!({"Name": path, "Path": path, "Type": "blob", "Size": bytes.len(), "Sha256": sha256(bytes)});
         let mut entries = vec![json!({"Name": "dir", "Path": "dir", "Type": "tree", "Size": 0})];
         entries.extend(files.iter().map(|(path, bytes)| entry(path, bytes)));
         let page = json!({"Code": 200, "Success": true, "Message": "success", "Data": {"Files": entries}});
-        let place = format!("/api/v1/models/{id}/repo/files?Revision=master&Recursive=true");
+        let place = format!("/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=true");
         self.put(&place, page.to_string().into_bytes(), "application/json", None);
         for (path, bytes) in files {
             let path = path.replace('/', "%2F");
-            let place = format!("/api/v1/models/{id}/repo?Revision=master&FilePath={path}");
+            let place = format!("/api/v1/models/{id}/repo?Revision={revision}&FilePath={path}");
             self.put(&place, bytes.to_vec(), "application/octet-stream", Some("\"ms\""));
         }
     }

@@ -20,6 +20,10 @@ pub enum Answer {
     IgnoreRange,
     /// Announces everything, sends so many bytes of it, and closes.
     CutAfter(usize),
+    /// The same of the whole file, whatever range was asked for.
+    CutWhole(usize),
+    /// So many zero bytes, whose number nobody says beforehand.
+    Unannounced(usize),
     /// Announces everything, sends so many bytes of it, and stays silent until the client goes.
     StallAfter(usize),
     /// A 206 with this `Content-Range`, or without one, and the rest of the file.
@@ -179,6 +183,15 @@ pub fn wheel(files: &[(&str, &[u8])]) -> Vec<u8> {
     writer.finish().unwrap().into_inner()
 }
 
+/// A wheel with this file, packed.
+pub fn packed_wheel(name: &str, bytes: &[u8]) -> Vec<u8> {
+    let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
+    let options = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+    writer.start_file(name, options).unwrap();
+    writer.write_all(bytes).unwrap();
+    writer.finish().unwrap().into_inner()
+}
+
 fn answer(connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
     let mut reader = BufReader::new(connection.try_clone()?);
     let mut out = connection;
@@ -214,6 +227,11 @@ fn answer(connection: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
             out.write_all(&body)
         }
         (Answer::Close, _) => Ok(()),
+        (Answer::Unannounced(count), _) => {
+            note(count);
+            write!(out, "HTTP/1.1 200 OK\r\nContent-Type: x/y\r\nConnection: close\r\n\r\n")?;
+            out.write_all(&vec![0; count])
+        }
         (Answer::Good, Some(Served { moved_to: Some(to), headers, .. })) => {
             write!(
                 out,
@@ -279,7 +297,7 @@ fn send_file(
     let asked =
         asked.map(|(start, last)| (start.parse().unwrap(), last.parse().map_or(bytes.len(), |last: usize| last + 1)));
     let is_same_file = request.header("if-range").is_none_or(|tag| Some(tag) == served.etag);
-    let range = asked.filter(|_| is_same_file && !matches!(script, Answer::IgnoreRange));
+    let range = asked.filter(|_| is_same_file && !matches!(script, Answer::IgnoreRange | Answer::CutWhole(_)));
     let (start, end): (usize, usize) = range.unwrap_or((0, bytes.len()));
     let rest = &bytes[start.min(bytes.len())..end.min(bytes.len())];
     let proper = format!("bytes {start}-{}/{}", end - 1, bytes.len());
@@ -295,7 +313,7 @@ fn send_file(
     }
     head(out, status, served.content_type, rest.len(), served.etag, &served.headers, range)?;
     let sent = match script {
-        Answer::CutAfter(count) | Answer::StallAfter(count) => &rest[..count.min(rest.len())],
+        Answer::CutAfter(count) | Answer::CutWhole(count) | Answer::StallAfter(count) => &rest[..count.min(rest.len())],
         _ => rest,
     };
     note(sent.len());
