@@ -313,7 +313,6 @@ impl Checkpoint {
         let own = self.own_tensors();
         let mut tensors = Vec::with_capacity(own.len());
         let mut changed_weights = 0;
-        let mut most: Option<(&'static Format, u64)> = None;
         for tensor in own {
             let wanted = choose(tensor).filter(|&format| tensor.format() != Some(format));
             let Some(format) = wanted else {
@@ -327,31 +326,26 @@ impl Checkpoint {
             }
             let bytes = gguf::size_in_blocks(self.label(), &tensor.name, &tensor.dims, TypeStatus::Supported(format))?;
             changed_weights += tensor.elements();
-            if most.is_none_or(|(_, weights)| tensor.elements() > weights) {
-                most = Some((format, tensor.elements()));
-            }
             let own_format = format.gguf_id.is_none().then_some(format);
             let type_id = format.gguf_id.unwrap_or(NO_TYPE_ID);
             tensors.push(TensorInfo { type_id, own_format, bytes, ..tensor.clone() });
         }
-        let Some((format, _)) = most else {
+        if changed_weights == 0 {
             return Ok(Self { origin: self.origin.clone(), changed: None });
-        };
+        }
         let all: u64 = own.iter().map(TensorInfo::elements).fold(0, u64::saturating_add);
         let own_metadata = match &self.origin {
             Origin::Gguf(file) => file.metadata(),
             Origin::Folder(folder) => &folder.metadata,
         };
         let mut metadata = Metadata::new(self.label());
-        if let (None, Some(id)) = (own_metadata.get(FILE_TYPE), file_type(format).filter(|_| changed_weights > all / 2))
-        {
+        let is_another = changed_weights > all / 2;
+        if is_another && let Some(id) = most_used(&tensors) {
             metadata.insert(FILE_TYPE, id)?;
         }
         for (key, value) in own_metadata.iter() {
-            if key != FILE_TYPE || changed_weights <= all / 2 {
+            if key != FILE_TYPE || !is_another {
                 metadata.insert(key, value.clone())?;
-            } else if let Some(id) = file_type(format) {
-                metadata.insert(key, id)?;
             }
         }
         Ok(Self { origin: self.origin.clone(), changed: Some(Arc::new(Changed { metadata, tensors })) })
@@ -446,8 +440,21 @@ pub(crate) fn is_kept(tensor: &TensorInfo) -> bool {
         })
 }
 
+/// What `general.file_type` says of these tensors: the format of the most weights of layers. Tables and heads of small models have more
+/// than all layers, and are not what such a file is called by.
+pub(crate) fn most_used(tensors: &[TensorInfo]) -> Option<u32> {
+    let mut weights: HashMap<&'static str, (u64, &'static Format)> = HashMap::new();
+    for tensor in tensors.iter().filter(|tensor| tensor.name.starts_with("blk.")) {
+        if let Some(format) = tensor.format() {
+            weights.entry(format.name).or_insert((0, format)).0 += tensor.elements();
+        }
+    }
+    let (_, format) = weights.into_values().max_by_key(|&(weights, format)| (weights, format.gguf_id))?;
+    file_type(format)
+}
+
 /// What `general.file_type` says where most weights are of a format.
-pub(crate) fn file_type(format: &Format) -> Option<u32> {
+fn file_type(format: &Format) -> Option<u32> {
     Some(match format.name {
         "F32" => 0,
         "F16" => 1,

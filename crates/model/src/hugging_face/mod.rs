@@ -19,9 +19,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use duan_quant::Format;
-
-use crate::checkpoint::file_type;
+use crate::checkpoint::most_used;
 use crate::error::{Error, Result, file_label, quoted};
 use crate::families::{FAMILIES, Family};
 use crate::gguf::{FileLength, Metadata, TensorInfo};
@@ -373,17 +371,6 @@ fn are_same(a: &tensors::Logical, b: &tensors::Logical, files: &[SafetensorsFile
     }
     let is_same_kind = (a.dtype, &a.shape) == (b.dtype, &b.shape);
     is_same_kind && bytes(a).ok().zip(bytes(b).ok()).is_some_and(|(a, b)| a[..] == b[..])
-}
-
-/// What `general.file_type` says of these tensors: the type of the most weights.
-fn most_used(tensors: &[TensorInfo]) -> Option<u32> {
-    let mut weights: HashMap<&'static str, (u64, &'static Format)> = HashMap::new();
-    for tensor in tensors {
-        let format = tensor.format()?;
-        weights.entry(format.name).or_insert((0, format)).0 += tensor.elements();
-    }
-    let (_, format) = weights.into_values().max_by_key(|&(weights, format)| (weights, format.gguf_id))?;
-    file_type(format)
 }
 
 /// The model's name: the folder's, or the repository's where the folder is one of the cache of Hugging Face.
