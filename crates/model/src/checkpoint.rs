@@ -1,5 +1,6 @@
 //! Whatever a model is read from, seen as GGUF sees it.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -340,12 +341,15 @@ impl Checkpoint {
         };
         let mut metadata = Metadata::new(self.label());
         let is_another = changed_weights > all / 2;
-        if is_another && let Some(id) = most_used(&tensors) {
+        let file_type = most_used(&tensors).filter(|_| is_another);
+        if let (None, Some(id)) = (own_metadata.get(FILE_TYPE), file_type) {
             metadata.insert(FILE_TYPE, id)?;
         }
         for (key, value) in own_metadata.iter() {
             if key != FILE_TYPE || !is_another {
                 metadata.insert(key, value.clone())?;
+            } else if let Some(id) = file_type {
+                metadata.insert(key, id)?;
             }
         }
         Ok(Self { origin: self.origin.clone(), changed: Some(Arc::new(Changed { metadata, tensors })) })

@@ -86,7 +86,7 @@ pub fn copy(
     };
     let tensors: Vec<PlannedTensor> = source.tensors().iter().map(planned).collect();
     let matched: Vec<Option<Matched>> = tensors.iter().map(|_| None).collect();
-    let plan = Plan { format: String::new(), file_type: None, tensors };
+    let plan = Plan { format: String::new(), file_type: None, tensors, measured: None };
     let options = QuantizeOptions { importance: None, threads, force };
     let written = write(&source, &plan, &options, &matched, path, true, on_progress)?;
     Ok(written.map(|(_, file_bytes)| file_bytes))

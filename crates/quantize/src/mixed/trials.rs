@@ -134,7 +134,13 @@ impl<'a> Trials<'a> {
                 }
                 let (format, piece) = (job / pieces.len(), pieces[job % pieces.len()]);
                 let tensors = &formats[format].1;
-                let coder = Coder { source: self.source, tensors, importance: &self.matched, shared: None };
+                let coder = Coder {
+                    source: self.source,
+                    tensors,
+                    importance: &self.matched,
+                    shared: None,
+                    checks_copies: true,
+                };
                 let loss = coder.code(piece, &mut scratch).map(|coded| coded.loss);
                 results.lock().unwrap_or_else(PoisonError::into_inner).push((job, loss));
             }
