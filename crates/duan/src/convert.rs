@@ -79,6 +79,20 @@ pub fn write(
         family,
         tensors: tensors.collect(),
         left_out: source.left_out().to_vec(),
-        warnings: source.warnings().to_vec(),
+        warnings: source.warnings().iter().cloned().chain(stays_as_it_is(source, options.format)).collect(),
     }))
+}
+
+/// What to say where a format was asked for, and matrices of a GGUF file are quantized in another one already.
+fn stays_as_it_is(source: &Checkpoint, format: Option<&Format>) -> Option<String> {
+    let wanted = format?;
+    let is_quantized = |own: &&'static Format| own.block_weights > 1 && own.name != wanted.name;
+    // Those of folders that GGUF has no name for are converted.
+    let tensors = source.tensors().iter().filter(|tensor| tensor.own_format.is_none());
+    let quantized: Vec<&Format> = tensors.filter_map(|tensor| tensor.format().filter(is_quantized)).collect();
+    let first = quantized.first()?;
+    let (count, first) = (quantized.len(), first.name);
+    Some(format!(
+        "{count} tensors are quantized already ({first} first) and stay as they are; `duan quantize` brings them into another format"
+    ))
 }
