@@ -117,8 +117,11 @@ impl<'a> Prepared<'a> {
     /// # Errors
     /// Where a tensor has a type of a size that is not known, or cannot be read any more.
     pub(crate) fn new(checkpoint: &'a Checkpoint) -> Result<Prepared<'a>> {
-        let data = Checkpoint::tensors(checkpoint).iter().map(|info| checkpoint.data(info));
-        Ok(Prepared { data: data.collect::<duan_model::Result<_>>()?, checkpoint })
+        let mut data = Vec::with_capacity(Checkpoint::tensors(checkpoint).len());
+        for info in Checkpoint::tensors(checkpoint) {
+            data.push(checkpoint.data(info)?);
+        }
+        Ok(Prepared { checkpoint, data })
     }
 }
 
