@@ -168,7 +168,7 @@ impl Packer {
         assert_eq!(self.taken, self.rows, "rows that were taken");
         let zero_point = (self.groups.origin == Origin::ZeroPoint).then(|| match self.strategy {
             // A single number is not packed, and signed as compressed-tensors counts.
-            Strategy::Tensor => vec![self.zeros[0] as u8 ^ 1 << (self.groups.bits - 1)],
+            Strategy::Tensor => vec![(self.zeros[0] as u8).wrapping_sub(1 << (self.groups.bits - 1))],
             _ => self.zeros.iter().flat_map(|word| word.to_le_bytes()).collect(),
         });
         let shape = [self.rows, self.columns].iter().flat_map(|&dim| (dim as u64).to_le_bytes()).collect();

@@ -255,6 +255,15 @@ fn tensors_stand_at_multiples_of_their_numbers_without_holes() {
             assert!(tensors.iter().all(|tensor| tensor.offset % (tensor.dtype.bits() / 8) == 0));
             seen += tensors.len();
         }
+        if format == "int4-tensor-zp" {
+            // A single zero point is not packed: a signed byte of the range of the codes.
+            let (file, bytes) =
+                (SafetensorsFile::open(&out.join(&names[0])).unwrap(), fs::read(out.join(&names[0])).unwrap());
+            let zeros = file.tensors().iter().filter(|tensor| tensor.name.ends_with("weight_zero_point"));
+            let zeros: Vec<i8> = zeros.map(|tensor| bytes[tensor.offset as usize] as i8).collect();
+            assert!(zeros.len() == 14 && zeros.iter().all(|zero| (-8..8).contains(zero)), "{zeros:?}");
+            assert!(zeros.iter().any(|&zero| zero < 0), "{zeros:?}");
+        }
         // Codes, scale, zero point and shape of 14 matrices; 8 others.
         assert_eq!(seen, 14 * 4 + 8);
         let index = fs::read(out.join("model.safetensors.index.json")).ok();
