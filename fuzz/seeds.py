@@ -1,7 +1,7 @@
-"""Writes the first inputs of the fuzz targets `model`, `folder`, `answer` and `tokenizer_json` into fuzz/corpus: every tiny model of the
-crate duan-backend, as it is, and again with a chat template and with zeros for weights; the folders of some of them; answers with
-calls, one for each format; the small tokenizers of the crate duan-model's tests; and a file of importance and recipes for the
-targets `imatrix` and `recipe`.
+"""Writes the first inputs of the fuzz targets `model`, `folder`, `safetensors`, `answer` and `tokenizer_json` into fuzz/corpus: every tiny
+model of the crate duan-backend, as it is, and again with a chat template and with zeros for weights; the folders of some of them, and
+those that are quantized already; small safetensors files; answers with calls, one for each format; the small tokenizers of the crate
+duan-model's tests; and a file of importance and recipes for the targets `imatrix` and `recipe`.
 
 Needs nothing but Python. Run from anywhere."""
 
@@ -157,6 +157,24 @@ def importance():
     return head + bytes(-len(head) % 32) + data
 
 
+def safetensors(folder):
+    """Files with tensors of several types, with and without metadata, and with nothing in them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    types = {"F32": 4, "BF16": 2, "F16": 2, "I64": 8, "I32": 4, "I8": 1, "U8": 1, "BOOL": 1, "F8_E4M3": 1}
+    header, end = {"__metadata__": {"format": "pt"}}, 0
+    for index, (dtype, size) in enumerate(types.items()):
+        shape = [[], [3], [2, 2], [0, 4], [1, 2, 1]][index % 5]
+        bytes_ = size
+        for axis in shape:
+            bytes_ *= axis
+        header[f"model.layers.0.{dtype}"] = {"dtype": dtype, "shape": shape, "data_offsets": [end, end + bytes_]}
+        end += bytes_
+    for index, parts in enumerate([header, {name: part for name, part in header.items() if name[0] != "_"}, {}]):
+        text = json.dumps(parts).encode()
+        text += b" " * (-len(text) % 8)
+        (folder / str(index)).write_bytes(struct.pack("<Q", len(text)) + text + bytes(end if parts else 0))
+
+
 RECIPES = [
     b'{"duan_recipe": 1, "format": "Q4_K_M", "tensors": {"token_embd.weight": "Q8_0", "blk.0.attn_q.weight": "q4_k"}}',
     b"blk.[01]\\..*=f16",
@@ -175,9 +193,10 @@ def main():
         for prompt in range(6):
             (ANSWERS / f"{index:02}-{prompt}").write_bytes(bytes([index % 2, prompt, 1, 2]) + answer.encode())
     FOLDERS.mkdir(parents=True, exist_ok=True)
-    for path in sorted(FIXTURES.glob("*/folder")):
+    for path in sorted([*FIXTURES.glob("*/folder"), *FIXTURES.glob("quantized/*")]):
         data = (path / "config.json").read_bytes() + b"\0" + (path / "model.safetensors").read_bytes()
-        (FOLDERS / path.parent.name).write_bytes(data)
+        (FOLDERS / (path.parent.name if path.name == "folder" else path.name)).write_bytes(data)
+    safetensors(CORPUS.parent / "safetensors")
     tokenizers(CORPUS.parent / "tokenizer_json")
     imatrix, recipes = CORPUS.parent / "imatrix", CORPUS.parent / "recipe"
     imatrix.mkdir(parents=True, exist_ok=True)
@@ -185,7 +204,7 @@ def main():
     recipes.mkdir(parents=True, exist_ok=True)
     for index, recipe in enumerate(RECIPES):
         (recipes / str(index)).write_bytes(recipe)
-    for folder in (CORPUS, ANSWERS, FOLDERS, CORPUS.parent / "tokenizer_json", imatrix, recipes):
+    for folder in (CORPUS, ANSWERS, FOLDERS, CORPUS.parent / "safetensors", CORPUS.parent / "tokenizer_json", imatrix, recipes):
         print(f"{len(list(folder.iterdir()))} files in {folder}")
 
 

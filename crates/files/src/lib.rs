@@ -1,8 +1,8 @@
 //! Files, as more than one crate handles them.
 //!
 //! A file is written beside its place and gets its name when it is whole ([`new_beside`], and [`write_whole`] for large ones, with
-//! progress and room on the disk; [`write_folder`] for a folder of them), or never gets one ([`unnamed_in`]); small JSON files are read with a limit
-//! and written the same way; some bytes are read or written at a place
+//! progress and room on the disk; [`write_folder`] for a folder of them; [`check_place`] looks at the place before), or never gets one
+//! ([`unnamed_in`]); small JSON files are read with a limit and written the same way; some bytes are read or written at a place
 //! ([`read_exact_at`], [`write_all_at`]); a disk is asked for its room ([`free_bytes`]) and whether it may be written
 //! ([`can_create_in`]); a file of
 //! a cache is opened only where it is a plain file ([`open_plain`]); and an open file is compared with what its name means now
@@ -17,7 +17,7 @@
 
 mod whole;
 
-pub use whole::{WriteError, write_folder, write_whole};
+pub use whole::{WriteError, check_place, write_folder, write_whole};
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

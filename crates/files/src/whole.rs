@@ -60,6 +60,10 @@ impl WriteError {
     }
 }
 
+fn no_folder(path: &Path, folder: &Path) -> WriteError {
+    WriteError::io(path, io::Error::new(io::ErrorKind::NotFound, format!("there is no folder {}", folder.display())))
+}
+
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "; create the folder first",
@@ -86,7 +90,7 @@ pub fn write_whole(
     on_progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<bool, WriteError> {
-    let folder = check_place(path, force)?;
+    let folder = folder_of(path, force)?;
     if let Some(free_bytes) = crate::free_bytes(&folder).filter(|&free| free < needed_bytes) {
         return Err(WriteError::NoRoom { folder, needed_bytes, free_bytes });
     }
@@ -130,7 +134,7 @@ pub fn write_folder(
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
-        return Err(failed(io::ErrorKind::NotFound.into()));
+        return Err(no_folder(path, folder));
     }
     if let Some(free_bytes) = crate::free_bytes(folder).filter(|&free| free < needed_bytes) {
         return Err(WriteError::NoRoom { folder: folder.to_owned(), needed_bytes, free_bytes });
@@ -168,8 +172,22 @@ fn sync_all_in(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Whether a file can be written to `path`, as far as that is known before: asked ahead of work whose result would be lost. Nothing is
+/// written.
+///
+/// # Errors
+/// See [`WriteError`]. Without `force`, a file that is there is an error.
+pub fn check_place(path: &Path, force: bool) -> Result<(), WriteError> {
+    let folder = folder_of(path, force)?;
+    if crate::can_create_in(&folder) == Some(false) {
+        let what = format!("nothing can be created in {}", folder.display());
+        return Err(WriteError::io(path, io::Error::new(io::ErrorKind::PermissionDenied, what)));
+    }
+    Ok(())
+}
+
 /// The folder that the file will lie in.
-fn check_place(path: &Path, force: bool) -> Result<PathBuf, WriteError> {
+fn folder_of(path: &Path, force: bool) -> Result<PathBuf, WriteError> {
     if path.file_name().is_none() || path.is_dir() {
         return Err(WriteError::NotAFile { path: path.to_owned() });
     }
@@ -178,7 +196,7 @@ fn check_place(path: &Path, force: bool) -> Result<PathBuf, WriteError> {
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     if !folder.is_dir() {
-        return Err(WriteError::io(path, io::ErrorKind::NotFound.into()));
+        return Err(no_folder(path, folder));
     }
     Ok(folder.to_owned())
 }
@@ -233,7 +251,13 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"three");
         assert_eq!(names(folder.path()), ["a.gguf"]);
         assert!(matches!(write(folder.path(), true, b""), Err(WriteError::NotAFile { .. })));
-        assert!(matches!(write(&folder.path().join("no/a.gguf"), true, b""), Err(WriteError::Io { .. })));
+        let nowhere = folder.path().join("no/a.gguf");
+        for error in [write(&nowhere, true, b"").map(|_| ()), check_place(&nowhere, true)] {
+            assert!(error.unwrap_err().to_string().ends_with("/no; create the folder first"));
+        }
+        assert!(matches!(check_place(&path, false), Err(WriteError::Exists { .. })));
+        check_place(&path, true).unwrap();
+        check_place(&folder.path().join("b.gguf"), false).unwrap();
     }
 
     #[test]

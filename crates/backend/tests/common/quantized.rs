@@ -45,13 +45,13 @@ fn type_of(checkpoint: &Checkpoint, tensor: &str) -> String {
 #[test]
 fn quantized_folders_give_the_logits_of_the_weights_they_stand_for() {
     let fixtures = fixtures();
-    assert_eq!(fixtures.len(), 12, "the folders are missing");
+    assert_eq!(fixtures.len(), 16, "the folders are missing");
     for (name, folder, prompt) in fixtures {
         let checkpoint = Checkpoint::open(&folder).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert_eq!(checkpoint.left_out(), Vec::<String>::new(), "{name}");
         // That there is no tokenizer.json is all that is odd.
         assert_eq!(checkpoint.warnings().len(), 1, "{name}: {:?}", checkpoint.warnings());
-        let (_, way) = name.split_once('-').unwrap();
+        let (family, way) = name.split_once('-').unwrap();
         let (expected, order) = match way {
             "gptq" => ("int4-g32-zp", true),
             "gptq-v2" => ("int4-g32", true),
@@ -60,7 +60,12 @@ fn quantized_folders_give_the_logits_of_the_weights_they_stand_for() {
             "int8" => ("int8-g32", false),
             _ => ("int4-g32-bias", false),
         };
-        for tensor in ["blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.ffn_gate.weight"] {
+        // Phi 3 has queries, keys and values in one matrix, gate and up in another.
+        let read_together: &[&str] = match family {
+            "phi3" => &["blk.0.attn_qkv.weight", "blk.0.ffn_up.weight"],
+            _ => &["blk.0.attn_q.weight", "blk.0.attn_k.weight", "blk.0.ffn_gate.weight"],
+        };
+        for tensor in read_together {
             assert_eq!(type_of(&checkpoint, tensor), expected, "{name}: {tensor}");
             let info = checkpoint.tensor(tensor).unwrap();
             assert_eq!(checkpoint.column_order(info).is_some(), order, "{name}: {tensor}");

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "F", value_parser = format)]
     format: Option<&'static Format>,
     /// Threads that make rows [default: as many as the machine runs at once]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
+    #[arg(short = 't', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024), allow_negative_numbers = true)]
     threads: Option<u16>,
     /// Replace the file if it is there
     #[arg(long)]

@@ -2,14 +2,14 @@
 
 mod table;
 
-use std::io::IsTerminal as _;
-use std::path::PathBuf;
+use std::io::{IsTerminal as _, Read as _};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::Context as _;
 use duan::eval::{EvalEvent, EvalOptions, EvalText, Evaluation, chart, evaluate};
-use duan::{EngineOptions, Event};
+use duan::{EngineOptions, Event, check_place};
 
 use crate::args::{Common, SwitchArgs, isa_of_environment, threads_of_environment};
 use crate::interrupt::{INTERRUPTED, Interrupt};
@@ -78,10 +78,14 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         ..args.switches.apply(EngineOptions::default())
     };
     let path = |name: &String| anyhow::Ok(open::fetch(name, common)?.file.path);
+    let models: Vec<PathBuf> = args.models.iter().map(path).collect::<anyhow::Result<_>>()?;
+    if let Some(picture) = &args.svg {
+        check_picture(picture, &models, &args.texts)?;
+    }
     let windows = args.chunks.or_else(|| args.tokens.map(|tokens| tokens.div_ceil(args.context)));
     let options = EvalOptions {
         engine,
-        models: args.models.iter().map(path).collect::<anyhow::Result<_>>()?,
+        models,
         against: args.against.as_ref().map(path).transpose()?,
         texts,
         context: args.context as usize,
@@ -110,8 +114,23 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// That a picture cannot be drawn is said before the models are judged. What is there is replaced only where it is a picture too.
+fn check_picture(path: &Path, models: &[PathBuf], texts: &[PathBuf]) -> anyhow::Result<()> {
+    if path.exists() && !path.is_file() && !path.is_dir() {
+        return Ok(()); // stdout or the like
+    }
+    check_place(path, models, texts, true)?;
+    let mut start = [0; 4];
+    let is_other =
+        std::fs::File::open(path).is_ok_and(|mut file| file.read_exact(&mut start).is_err() || &start != b"<svg");
+    if is_other {
+        anyhow::bail!("{} exists already, is no picture and was not changed; name another file", path.display());
+    }
+    Ok(())
+}
+
 /// Writes the picture. The reference has no divergence from itself, and stands in it where perplexities do.
-fn draw(evaluation: &Evaluation, path: &std::path::Path) -> anyhow::Result<()> {
+fn draw(evaluation: &Evaluation, path: &Path) -> anyhow::Result<()> {
     let picture = chart::svg(&evaluation.rows).map_err(|error| anyhow::anyhow!("cannot draw: {error}"))?;
     let written = std::fs::write(path, picture.unwrap_or_default());
     written.with_context(|| format!("{}: cannot write the picture", path.display()))

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use duan::eval::EvalText;
 use duan::importance::{Gathered, ImportanceEvent, ImportanceOptions, gather};
-use duan::{EngineOptions, Event};
+use duan::{EngineOptions, Event, check_place};
 use serde::Serialize;
 
 use crate::args::{Common, SwitchArgs, isa_of_environment, threads_of_environment};
@@ -71,9 +71,8 @@ struct Told<'a> {
 pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let interrupt = Interrupt::install()?;
     let texts = args.texts.iter().map(|path| EvalText::read(path)).collect::<Result<Vec<_>, _>>()?;
-    if !args.force && args.out.exists() {
-        anyhow::bail!("{}: there is a file of that name already; choose another or add --force", args.out.display());
-    }
+    let model = open::fetch(&args.model, common)?.file.path;
+    check_place(&args.out, std::slice::from_ref(&model), &args.texts, args.force)?;
     let engine = EngineOptions {
         device: args.device.clone(),
         threads: args.threads.map(usize::from).or_else(threads_of_environment),
@@ -85,7 +84,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     };
     let options = ImportanceOptions {
         engine,
-        model: open::fetch(&args.model, common)?.file.path,
+        model,
         texts,
         context: args.context as usize,
         windows: args.chunks.map(|chunks| chunks as usize),

@@ -59,6 +59,13 @@ impl Table {
         self.grid.add_row(cells);
     }
 
+    /// Whether the terminal, where stdout is one, has too few columns for the table, so that its cells would be folded.
+    pub(crate) fn is_too_wide(&self) -> bool {
+        let widths = self.grid.column_max_content_widths();
+        let needed = widths.iter().map(|&width| usize::from(width) + 2).sum::<usize>().saturating_sub(2);
+        std::io::stdout().is_terminal() && self.grid.width().is_some_and(|width| usize::from(width) < needed)
+    }
+
     /// The table as text, each line ended, without blanks at the ends of lines.
     pub(crate) fn text(&mut self) -> String {
         let last = self.grid.column_count().saturating_sub(1);

@@ -31,6 +31,15 @@ impl Home {
         self.folder.path()
     }
 
+    /// What is in the folder, in the order of names.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(self.path()).expect("the folder is read");
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
     /// The program, with nothing of the caller's environment that could change what it says, and without network.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_duan"));

@@ -130,17 +130,18 @@ where
     DB::ErrorType: 'static,
 {
     let x = around(points.iter().map(|point| point.x..point.x));
-    let lows = || points.iter().map(|point| point.y - point.error);
     let y = around(points.iter().map(|point| point.y - point.error..point.y + point.error));
-    let least = lows().fold(f64::INFINITY, f64::min);
+    // Those of 0, the reference itself among them, and bars down to 0 end on the axis.
+    let lows = points.iter().filter(|point| point.y > 0.0).map(|point| (point.y - point.error).max(point.y / 4.0));
+    let least = lows.fold(f64::INFINITY, f64::min);
     let most = points.iter().map(|point| point.y).fold(0.0, f64::max);
     let title = if by_divergence { "mean KL divergence, nats" } else { "perplexity" };
-    let frame = Frame { panel, axis, text, title, points };
-    // Divergences of formats are factors of ten apart; those of 0 have no place on such a scale.
-    if by_divergence && least > 0.0 && most > 20.0 * least {
-        frame.draw(x, (least / 1.5..most * 2.0).log_scale())
+    let frame = |floor: f64| Frame { panel, axis, text, title, points, floor };
+    // Divergences of formats are factors of ten apart.
+    if by_divergence && most > 20.0 * least {
+        frame(least / 1.5).draw(x, (least / 1.5..most * 2.0).log_scale())
     } else {
-        frame.draw(x, if by_divergence { 0.0..y.end } else { y })
+        frame(f64::NEG_INFINITY).draw(x, if by_divergence { 0.0..y.end } else { y })
     }
 }
 
@@ -151,6 +152,8 @@ struct Frame<'a, DB: DrawingBackend> {
     text: &'a str,
     title: &'static str,
     points: &'a [Point],
+    /// Where the axis begins on a scale that has no 0.
+    floor: f64,
 }
 
 impl<DB: DrawingBackend> Frame<'_, DB>
@@ -162,7 +165,7 @@ where
         Y: AsRangedCoord<Value = f64>,
         Y::CoordDescType: ValueFormatter<f64>,
     {
-        let Self { panel, axis, text, title, points } = self;
+        let Self { panel, axis, text, title, points, floor } = self;
         let mut chart = ChartBuilder::on(panel)
             .margin(14)
             .caption(stem(text), ("sans-serif", 14, &INK))
@@ -184,16 +187,19 @@ where
             .y_label_formatter(&number)
             .draw()?;
         for point in *points {
-            let ends = [(point.x, point.y - point.error), (point.x, point.y + point.error)];
+            let ends = [point.y - point.error, point.y + point.error].map(|y| (point.x, y.max(*floor)));
             chart.draw_series([PathElement::new(ends.to_vec(), POINT.stroke_width(2))])?;
-            chart.draw_series([Circle::new((point.x, point.y), 4, POINT.filled())])?;
+            chart.draw_series([Circle::new((point.x, point.y.max(*floor)), 4, POINT.filled())])?;
         }
-        let places: Vec<(i32, i32)> = points.iter().map(|point| chart.backend_coord(&(point.x, point.y))).collect();
+        let place = |point: &Point| chart.backend_coord(&(point.x, point.y.max(*floor)));
+        let places: Vec<(i32, i32)> = points.iter().map(place).collect();
         let (across, down) = chart.plotting_area().get_pixel_range();
         let (corner, _) = panel.get_pixel_range();
         let top = panel.get_pixel_range().1.start;
         for ((x, y), hpos, point) in labels(&places, points, across.end, down) {
-            panel.draw(&Text::new(point.label.clone(), (x - corner.start, y - top), font(12, hpos)))?;
+            let label =
+                if point.y < *floor { format!("{}: {}", point.label, number(&point.y)) } else { point.label.clone() };
+            panel.draw(&Text::new(label, (x - corner.start, y - top), font(12, hpos)))?;
         }
         Ok(())
     }
@@ -332,6 +338,17 @@ mod tests {
         // The reference itself, at 0, and a number that is none.
         let rows = [row("a.gguf", "t", 9, Some(0.0), None), row("b.gguf", "t", 9, Some(f64::NAN), None)];
         assert_eq!(svg(&rows).unwrap().unwrap().matches("<circle").count(), 1);
+        // On a scale without 0 it stands on the axis, below all others, and says so.
+        let kls = [("ref", 0.0), ("q8", 0.001), ("q4", 0.1), ("q2", 1.2)];
+        let rows = kls.map(|(model, kl)| row(model, "t", 9, Some(kl), None));
+        let picture = svg(&rows).unwrap().unwrap();
+        assert!(picture.contains("\nref: 0\n") && picture.contains("\nq8\n"), "{picture}");
+        let middles: Vec<f64> = picture
+            .split("<circle ")
+            .skip(1)
+            .map(|circle| circle.split("cy=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap())
+            .collect();
+        assert!(middles.is_sorted_by(|a, b| *a >= b + 10.0), "{middles:?}");
     }
 
     #[test]

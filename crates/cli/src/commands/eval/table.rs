@@ -21,46 +21,75 @@ pub(crate) fn text(evaluation: &Evaluation) -> String {
 }
 
 fn of_text(text: &str, rows: &[&EvalRow]) -> String {
-    let compared = rows.iter().any(|row| row.kl_mean.is_some());
-    let timed = rows.iter().any(|row| row.decode_ts.is_some());
+    let Some(last) = rows.last() else { return format!("{text}: nothing\n") };
+    let columns = columns(rows);
+    let mut whole = table(&columns, rows.len());
+    // Folded numbers cannot be read, so a narrow terminal gets two tables, with the models' names before each.
+    let middle = columns.iter().position(|column| column.name.starts_with("KL")).filter(|_| whole.is_too_wide());
+    let figures = match middle {
+        None => whole.text(),
+        Some(middle) => {
+            let (first, second) = columns.split_at(middle);
+            let second: Vec<Column> = columns[..1].iter().chain(second).cloned().collect();
+            format!("{}\n{}", table(first, rows.len()).text(), table(&second, rows.len()).text())
+        }
+    };
+    let tokens = grouped(last.tokens as u64);
+    format!("{}: {tokens} tokens scored in {} windows of {}\n{figures}", last.text, last.windows, last.context)
+}
+
+/// A column with a cell for each row.
+#[derive(Clone)]
+struct Column {
+    name: &'static str,
+    align: Align,
+    cells: Vec<String>,
+}
+
+fn table(columns: &[Column], rows: usize) -> Table {
+    let head: Vec<(&str, Align)> = columns.iter().map(|column| (column.name, column.align)).collect();
+    let mut table = Table::new(&head);
+    for row in 0..rows {
+        table.row(columns.iter().map(|column| &column.cells[row]));
+    }
+    table
+}
+
+/// What is known of models: of those that were compared, and of those that were timed, more.
+fn columns(rows: &[&EvalRow]) -> Vec<Column> {
     let unit = ByteUnit::for_largest(rows.iter().map(|row| row.model_bytes));
-    let mut columns = vec![("MODEL", Align::Left), (unit.name(), Align::Right), ("BITS", Align::Right)];
-    columns.push(("PERPLEXITY", Align::Right));
-    if compared {
-        let names = ["RATIO", "KL MEAN", "KL MEDIAN", "KL 99 %", "SAME TOP"];
-        columns.extend(names.map(|name| (name, Align::Right)));
+    let column = |name, align, cell: &dyn Fn(&EvalRow) -> String| Column {
+        name,
+        align,
+        cells: rows.iter().map(|&row| cell(row)).collect(),
+    };
+    let pair = |value: Option<f64>, error: Option<f64>| match (value, error) {
+        (Some(value), Some(error)) => with_error(value, error),
+        _ => "-".to_owned(),
+    };
+    let mut columns = vec![
+        column("MODEL", Align::Left, &|row| row.model.clone()),
+        column(unit.name(), Align::Right, &|row| unit.number(row.model_bytes)),
+        column("BITS", Align::Right, &|row| format!("{:.2}", row.bits_per_weight)),
+        column("PERPLEXITY", Align::Right, &|row| with_error(row.perplexity, row.perplexity_error)),
+    ];
+    if rows.iter().any(|row| row.kl_mean.is_some()) {
+        let percent = |row: &EvalRow| match (row.top1_agreement, row.top1_agreement_error) {
+            (Some(value), Some(error)) => with_error(value * 100.0, error * 100.0) + " %",
+            _ => "-".to_owned(),
+        };
+        columns.extend([
+            column("RATIO", Align::Right, &|row| pair(row.perplexity_ratio, row.perplexity_ratio_error)),
+            column("KL MEAN", Align::Right, &|row| pair(row.kl_mean, row.kl_mean_error)),
+            column("KL MEDIAN", Align::Right, &|row| pair(row.kl_median, row.kl_median_error)),
+            column("KL 99 %", Align::Right, &|row| pair(row.kl_p99, row.kl_p99_error)),
+            column("SAME TOP", Align::Right, &percent),
+        ]);
     }
-    if timed {
-        columns.push(("TOKENS/S", Align::Right));
+    if rows.iter().any(|row| row.decode_ts.is_some()) {
+        columns.push(column("TOKENS/S", Align::Right, &|row| row.decode_ts.map_or("-".to_owned(), three_digits)));
     }
-    let mut table = Table::new(&columns);
-    for row in rows {
-        let mut cells = vec![row.model.clone(), unit.number(row.model_bytes), format!("{:.2}", row.bits_per_weight)];
-        cells.push(with_error(row.perplexity, row.perplexity_error));
-        if compared {
-            let pair = |value: Option<f64>, error: Option<f64>, factor: f64| match (value, error) {
-                (Some(value), Some(error)) => with_error(value * factor, error * factor),
-                _ => "-".to_owned(),
-            };
-            cells.push(pair(row.perplexity_ratio, row.perplexity_ratio_error, 1.0));
-            cells.push(pair(row.kl_mean, row.kl_mean_error, 1.0));
-            cells.push(pair(row.kl_median, row.kl_median_error, 1.0));
-            cells.push(pair(row.kl_p99, row.kl_p99_error, 1.0));
-            cells.push(
-                row.top1_agreement
-                    .map_or("-".to_owned(), |_| pair(row.top1_agreement, row.top1_agreement_error, 100.0) + " %"),
-            );
-        }
-        if timed {
-            cells.push(row.decode_ts.map_or("-".to_owned(), three_digits));
-        }
-        table.row(cells);
-    }
-    let extent = rows.last().map_or(String::new(), |row| {
-        let tokens = grouped(row.tokens as u64);
-        format!("{}: {tokens} tokens scored in {} windows of {}\n", row.text, row.windows, row.context)
-    });
-    if rows.is_empty() { format!("{text}: nothing\n") } else { extent + &table.text() }
+    columns
 }
 
 /// "12.34 ± 0.05": the error with two digits that mean something, the number as far as these go.
