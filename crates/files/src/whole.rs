@@ -3,11 +3,18 @@
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use crate::new_beside;
 
 /// Gathers small pieces; large ones go through as they are.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// How files and folders are called until they are whole.
+const PREFIX: &str = ".duan-";
+const SUFFIX: &str = ".part";
+/// What is older than this and not locked belongs to nobody any more.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// Why a file was not written: one line with the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +102,10 @@ pub fn write_whole(
         return Err(WriteError::NoRoom { folder, needed_bytes, free_bytes });
     }
     let failed = |error: io::Error| WriteError::io(path, error);
-    let file = new_beside(&folder, ".duan-", ".part").map_err(failed)?;
+    remove_left_behind(&folder);
+    let file = new_beside(&folder, PREFIX, SUFFIX).map_err(failed)?;
+    // Where there are no locks, nobody can tell that the file is in use, and nobody removes it.
+    let _ = file.as_file().try_lock();
     let mut counted = Counted { out: file.as_file(), written: 0, on_progress, is_cancelled: false };
     let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, &mut counted);
     let result = write(&mut buffered).and_then(|()| buffered.flush());
@@ -140,7 +150,7 @@ pub fn write_folder(
         return Err(WriteError::NoRoom { folder: folder.to_owned(), needed_bytes, free_bytes });
     }
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".duan-").suffix(".part");
+    builder.prefix(PREFIX).suffix(SUFFIX);
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o777));
     let made = builder.tempdir_in(folder).map_err(failed)?;
@@ -162,6 +172,23 @@ pub fn write_folder(
     // It has another name now.
     let _ = made.keep();
     Ok(true)
+}
+
+/// Removes files that killed programs left in a folder: of our names, and nobody holds them. What cannot be removed stays.
+fn remove_left_behind(folder: &Path) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_ours = name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
+        if !is_ours {
+            continue;
+        }
+        let Ok(file) = crate::open_plain(std::fs::File::options().write(true), &entry.path()) else { continue };
+        let age = file.metadata().and_then(|about| about.modified()).ok().and_then(|time| time.elapsed().ok());
+        // A new one is not locked at once.
+        if age.is_some_and(|age| age > SETTLED) && file.try_lock().is_ok() {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Sees to it that files of a folder are on the disk before the folder gets its name.
@@ -258,6 +285,26 @@ mod tests {
         assert!(matches!(check_place(&path, false), Err(WriteError::Exists { .. })));
         check_place(&path, true).unwrap();
         check_place(&folder.path().join("b.gguf"), false).unwrap();
+    }
+
+    #[test]
+    fn what_killed_programs_left_is_removed_and_what_is_in_use_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let old = std::time::SystemTime::now() - 2 * SETTLED;
+        let part = |name: &str, time: Option<std::time::SystemTime>| {
+            let file = fs::File::create(folder.path().join(name)).unwrap();
+            time.into_iter().for_each(|time| file.set_modified(time).unwrap());
+            file
+        };
+        drop(part(".duan-left.part", Some(old)));
+        drop(part(".duan-new.part", None));
+        drop(part("other.part", Some(old)));
+        let used = part(".duan-used.part", Some(old));
+        used.lock().unwrap();
+        assert!(write(&folder.path().join("a"), false, b"one").unwrap());
+        let mut names = names(folder.path());
+        names.sort();
+        assert_eq!(names, [".duan-new.part", ".duan-used.part", "a", "other.part"]);
     }
 
     #[test]
