@@ -107,5 +107,5 @@ fn quantized_folders_are_what_they_are_to_the_reference() {
         println!("{}: error {error:.1e}", folder.display());
         assert!(error <= 1e-2, "{}: error {error:e}", folder.display());
     }
-    assert_eq!(count, 12, "the folders are missing");
+    assert_eq!(count, 16, "the folders are missing");
 }

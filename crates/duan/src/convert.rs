@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use duan_model::Model;
 use duan_model::checkpoint::Checkpoint;
 use duan_quant::Format;
 use serde::Serialize;
@@ -56,7 +57,7 @@ pub struct ConvertedTensor {
 /// how many; a break ends it and gives `None`.
 ///
 /// # Errors
-/// Where the formats do not fit, a weight cannot be written in its format, the source cannot be read, the disk has no room or
+/// Where a folder lacks tensors of its model, the formats do not fit, a weight cannot be written in its format, the source cannot be read, the disk has no room or
 /// `out` is there already.
 pub fn write(
     source: &Checkpoint,
@@ -64,6 +65,10 @@ pub fn write(
     options: &ConvertOptions,
     on_progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Option<Converted>> {
+    if source.path().is_dir() {
+        // A folder that lacks a tensor would become a file that no program can run.
+        Model::from_checkpoint(source)?;
+    }
     let checkpoint = source.for_gguf(options.format)?;
     let threads = options.threads.or_else(|| std::thread::available_parallelism().ok().map(Into::into)).unwrap_or(1);
     let Some(bytes) = duan_quantize::copy(&checkpoint, threads, options.force, out, on_progress)? else {

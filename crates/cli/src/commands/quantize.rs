@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use clap::ArgGroup;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use duan::model::Model;
 use duan::model::checkpoint::Checkpoint;
 use duan::quant::Format;
 use duan::quantize::importance::Importance;
@@ -120,6 +121,10 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let path = PathBuf::from(&args.src);
     let path = if path.is_dir() { path } else { open::fetch(&args.src, common)?.file.path };
     let source = Checkpoint::open(&path)?.in_common_order()?;
+    if path.is_dir() {
+        // A folder that lacks a tensor would become a file that no program can run.
+        Model::from_checkpoint(&source)?;
+    }
     let interrupt = Interrupt::install()?;
     let mut mixture = None;
     if let Some(budget) = args.budget() {

@@ -28,7 +28,7 @@ fn a_folder_becomes_a_file_that_says_the_same() {
     assert_eq!((&told["path"], &told["family"]), (&"b.gguf".into(), &"llama".into()));
     assert_eq!(told["bytes"], bytes("b.gguf").len());
     assert!(told["tensors"].as_array().unwrap().iter().all(|tensor| tensor["is_lossless"] == true), "{told}");
-    let answer = |model: &str| home.run(&["complete", model, "-p", "a b", "-n", "8"]).done().to_owned();
+    let answer = |model: &str| home.run(&["complete", model, "-p", "a b", "-n", "8", "--temp", "0"]).done().to_owned();
     assert_eq!(answer(source), answer("a.gguf"));
 
     let ran = home.run(&["convert", source, "q.gguf", "--format", "q8_0"]);
@@ -110,10 +110,34 @@ fn a_damaged_folder_is_one_line_that_names_the_file() {
         (with_changed("model.safetensors", |_| None), "safetensors"),
         (with_changed("model.safetensors", half), "model.safetensors"),
         (with_changed("model.safetensors", |_| Some(b"<!DOCTYPE html>".to_vec())), "model.safetensors"),
-        (with_changed("tokenizer.json", half), "tokenizer.json"),
     ] {
         assert!(line.contains(words), "{words}: {line}");
     }
+}
+
+#[test]
+fn a_folder_without_a_tokenizer_is_written_and_told_of() {
+    let home = Home::new();
+    let source = folder(&home, "llama3");
+    let tokenizer = home.path().join("m/tokenizer.json");
+    let half = std::fs::read(&tokenizer).unwrap();
+    std::fs::write(&tokenizer, &half[..half.len() / 2]).unwrap();
+    for command in [&["convert"][..], &["quantize", "--format", "q8_0"]] {
+        let ran = home.run(&[command, &[source, "a.gguf", "--force"]].concat());
+        assert!(ran.stderr.contains("warning: without a tokenizer: m/tokenizer.json: "), "{ran:?}");
+        ran.done();
+    }
+    assert!(home.run(&["complete", "a.gguf", "-p", "a"]).failed().contains("a.gguf"));
+}
+
+#[test]
+fn a_quantized_file_stays_as_it_is_and_says_so() {
+    let home = Home::new();
+    let source = folder(&home, "llama3");
+    home.run(&["convert", source, "a.gguf", "--format", "q8_0"]).done();
+    let ran = home.run(&["convert", "a.gguf", "b.gguf", "--format", "f16"]);
+    assert!(ran.stderr.contains("are quantized already (Q8_0 first) and stay as they are; `duan quantize`"), "{ran:?}");
+    ran.done();
 }
 
 #[test]

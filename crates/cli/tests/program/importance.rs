@@ -105,7 +105,7 @@ fn importance_of_another_model_or_a_damaged_one_is_refused() {
     let ran = quantize(other, "a.gguf");
     assert!(ran.code == Some(0) || ran.failed().contains("a.gguf"), "{ran:?}");
     let whole = std::fs::read(home.path().join("a.gguf")).unwrap();
-    for length in [0, 20, whole.len() / 2, whole.len() - 1] {
+    for length in [0, 20, whole.len() / 2, whole.len() - 64] {
         let cut = home.file("cut.gguf", &whole[..length]);
         assert!(quantize("tiny.gguf", cut).failed().contains("cut.gguf"), "{length}");
     }

@@ -373,13 +373,13 @@ impl<'a> Keys<'a> {
                 self.put(key, value as f32)?;
             }
         }
-        // Only Ministral's are computed: `yarn_of_ministral`.
-        if rope.get("llama_4_scaling_beta").is_none() {
-            for key in ["mscale", "mscale_all_dim"] {
-                if let Some(value) = rope.get(key) {
-                    return Err(self.config.unsupported_value(&format!("rope_scaling.{key}"), &value.to_string()));
-                }
-            }
+        // One of them alone counts for nothing; of both together what Ministral has is computed, see `yarn_of_ministral`.
+        let (scale, of_all) = (rope.number("mscale")?, rope.number("mscale_all_dim")?);
+        let is_ministral = rope.get("llama_4_scaling_beta").is_some();
+        if let (Some(scale), Some(_)) = (scale, of_all)
+            && !(is_ministral && scale == 1.0)
+        {
+            return Err(self.config.unsupported_value("rope_scaling.mscale", &scale.to_string()));
         }
         if rope.get("truncate").is_some_and(|truncate| truncate.as_bool() == Some(false)) {
             return Err(self.config.unsupported_value("rope_scaling.truncate", "false"));

@@ -232,7 +232,7 @@ fn keys_that_nobody_reads_are_told_wherever_they_stand() {
         let [warning] = checkpoint.warnings() else { panic!("{changes}: {:?}", checkpoint.warnings()) };
         assert!(warning.starts_with("1 key ") && warning.contains(found), "{warning}\nlacks {found}");
     }
-    let yarn = json!({"rope_type": "yarn", "factor": 2.0, "mscale": 0.7, "original_max_position_embeddings": 32});
+    let yarn = json!({"rope_type": "yarn", "factor": 2.0, "mscale": 0.7, "mscale_all_dim": 1.0, "original_max_position_embeddings": 32});
     let text = error(&with(json!({"rope_scaling": yarn})), &llama().1);
     assert!(text.contains("key `rope_scaling.mscale` is 0.7"), "{text}");
     // What published configurations have beside what counts.
