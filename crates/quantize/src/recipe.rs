@@ -31,6 +31,9 @@ use crate::error::{Error, Result};
 /// A recipe longer than this is none: 200 thousand tensors fit.
 const LIMIT_BYTES: u64 = 16 << 20;
 
+/// The longest name of a mix, in characters.
+const LONGEST_NAME: usize = 64;
+
 /// The version of the file that is written here.
 const VERSION: u32 = 1;
 
@@ -68,6 +71,10 @@ impl Recipe {
         if document.duan_recipe != VERSION {
             let what = format!("a recipe of version {}, and {VERSION} is known", document.duan_recipe);
             return Err(Error::recipe(file, what, "update duan, or make the recipe anew"));
+        }
+        if document.format.chars().count() > LONGEST_NAME || document.format.chars().any(char::is_control) {
+            let what = format!("its format is called \"{}\", which is no name", quoted(&document.format));
+            return Err(Error::recipe(file, what, REMEDY));
         }
         let mut tensors = Vec::with_capacity(document.tensors.0.len());
         for (name, format) in document.tensors.0 {
@@ -187,6 +194,10 @@ mod tests {
             (r#"{"duan_recipe": 1, "format": "", "tensors": {"a": "F16", "a": "F32"}}"#, "duplicate tensor `a`"),
             (r#"{"duan_recipe": 1, "format": "", "tensors": {"a": "Q9\n"}}"#, "no format is called \"Q9\\n\""),
             (r#"{"duan_recipe": 1, "format": "", "tensors": {}, "x": 1}"#, "unknown field"),
+            (
+                r#"{"duan_recipe": 1, "format": "Q\u001b[2J", "tensors": {}}"#,
+                "is called \"Q\\u{1b}[2J\", which is no name",
+            ),
         ] {
             assert!(message(text).contains(part) && !message(text).contains('\n'), "{}", message(text));
         }

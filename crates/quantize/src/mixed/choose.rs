@@ -78,40 +78,78 @@ pub fn choose(
     let trials = Trials::new(source, keep, importance)?;
     let things: Vec<Thing<'_>> =
         trials.matrices().iter().map(|trial| thing(trial, sensitivities)).collect::<Result<_>>()?;
-    let alignment = source.metadata().u32(ALIGNMENT_KEY).ok().flatten().map_or(ALIGNMENT, u64::from).max(1);
-    let counted = |bytes: u64| match budget {
-        Budget::BitsPerWeight(_) => bytes,
-        Budget::FileBytes(_) => bytes.next_multiple_of(alignment),
-    };
-    let size = |thing: &Thing<'_>, option: usize| counted(bytes_in(thing.trial, thing.options[option].0));
-    let options: Vec<Vec<assign::Choice>> = things
-        .iter()
-        .map(|thing| {
-            let option = |at: usize| assign::Choice { bytes: size(thing, at), cost: thing.options[at].1 };
-            (0..thing.options.len()).map(option).collect()
-        })
-        .collect();
-    let mixture = |chosen: &[usize]| Mixture::new(&things, chosen, budget);
-    // What everything else takes: the file in some formats, less what these take in them.
-    let any: Vec<usize> = vec![0; things.len()];
-    let has_importance = importance.is_some();
-    let first = mixture(&any);
-    let plan = Plan::new(source, &PlanOptions { choice: Choice::Measured(&first), keep, has_importance })?;
-    let weights = plan.weights();
-    let (all, limit) = match budget {
-        Budget::BitsPerWeight(bits) => (plan.bytes(), (bits * weights as f64 / 8.0) as u64),
-        Budget::FileBytes(bytes) => (foresee(source, &plan, importance)?.bytes, bytes),
-    };
-    let taken = |chosen: &[usize]| -> u64 { things.iter().zip(chosen).map(|(thing, &at)| size(thing, at)).sum() };
-    let rest = all - taken(&any);
-    let Some(chosen) = limit.checked_sub(rest).and_then(|budget| assign(&options, budget)) else {
-        let least: u64 = options.iter().map(|options| options.iter().map(|o| o.bytes).min().unwrap_or(0)).sum();
-        return Err(too_small(budget, rest + least, weights));
-    };
-    let mut found = mixture(&chosen);
+    let knapsack = Knapsack::new(source, keep, importance, &things, budget)?;
+    let chosen = knapsack.left.and_then(|left| assign(&knapsack.options, left));
+    let Some(chosen) = chosen else { return Err(too_small(budget, knapsack.least, knapsack.weights)) };
+    let mut found = Mixture::new(&things, &chosen, budget);
     let least_cost = |options: &Vec<assign::Choice>| options.iter().map(|o| o.cost).fold(f64::INFINITY, f64::min);
-    found.has_room = options.iter().zip(&chosen).all(|(options, &at)| options[at].cost <= least_cost(options));
+    found.has_room = knapsack.options.iter().zip(&chosen).all(|(options, &at)| options[at].cost <= least_cost(options));
     Ok(found)
+}
+
+/// Says of a budget that it is too small before anything is measured, as far as bytes alone tell it.
+///
+/// # Errors
+/// As [`choose`], but for what was measured.
+pub fn check_budget(source: &dyn Source, keep: &[KeepRule], budget: Budget) -> Result<()> {
+    let trials = Trials::new(source, keep, None)?;
+    let things = trials.matrices().iter().map(|trial| match trial.is_open() {
+        true => {
+            Thing { trial, options: trial.candidates.iter().map(|&format| (format, 0.0)).collect(), sensitivity: 0.0 }
+        }
+        false => only(trial),
+    });
+    let things: Vec<Thing<'_>> = things.collect();
+    let knapsack = Knapsack::new(source, keep, None, &things, budget)?;
+    let is_enough = knapsack.left.is_some_and(|left| assign(&knapsack.options, left).is_some());
+    if is_enough { Ok(()) } else { Err(too_small(budget, knapsack.least, knapsack.weights)) }
+}
+
+/// The things, as what they take and cost.
+struct Knapsack {
+    options: Vec<Vec<assign::Choice>>,
+    /// Bytes of the budget that are left for the things; none where what everything else takes is more already.
+    left: Option<u64>,
+    /// The fewest bytes that are possible, as the budget counts.
+    least: u64,
+    /// Weights of all tensors.
+    weights: u64,
+}
+
+impl Knapsack {
+    fn new(
+        source: &dyn Source,
+        keep: &[KeepRule],
+        importance: Option<&Importance>,
+        things: &[Thing<'_>],
+        budget: Budget,
+    ) -> Result<Knapsack> {
+        let alignment = source.metadata().u32(ALIGNMENT_KEY).ok().flatten().map_or(ALIGNMENT, u64::from).max(1);
+        let counted = |bytes: u64| match budget {
+            Budget::BitsPerWeight(_) => bytes,
+            Budget::FileBytes(_) => bytes.next_multiple_of(alignment),
+        };
+        let choices = |thing: &Thing<'_>| {
+            let choice = |&(format, cost): &(&Format, f64)| assign::Choice {
+                bytes: counted(bytes_in(thing.trial, format)),
+                cost,
+            };
+            thing.options.iter().map(choice).collect()
+        };
+        let options: Vec<Vec<assign::Choice>> = things.iter().map(choices).collect();
+        // What everything else takes: the file with the first option of each, less what these take.
+        let first = Mixture::new(things, &vec![0; things.len()], budget);
+        let has_importance = importance.is_some();
+        let plan = Plan::new(source, &PlanOptions { choice: Choice::Measured(&first), keep, has_importance })?;
+        let weights = plan.weights();
+        let (all, limit) = match budget {
+            Budget::BitsPerWeight(bits) => (plan.bytes(), (bits * weights as f64 / 8.0) as u64),
+            Budget::FileBytes(bytes) => (foresee(source, &plan, importance)?.bytes, bytes),
+        };
+        let rest = all - options.iter().map(|options| options[0].bytes).sum::<u64>();
+        let least = options.iter().map(|options| options.iter().map(|o| o.bytes).min().unwrap_or(0)).sum::<u64>();
+        Ok(Knapsack { options, left: limit.checked_sub(rest), least: rest + least, weights })
+    }
 }
 
 fn too_small(budget: Budget, least: u64, weights: u64) -> Error {
@@ -140,20 +178,25 @@ fn bytes_in(trial: &Trial, format: &Format) -> u64 {
     trial.weights() / format.block_weights as u64 * format.block_bytes as u64
 }
 
+/// What a matrix gets for which there is no choice.
+fn only(trial: &Trial) -> Thing<'_> {
+    let format = trial.own.unwrap_or_else(|| fallback(known(UNKNOWN), trial.columns()));
+    Thing { trial, options: vec![(format, 0.0)], sensitivity: 0.0 }
+}
+
 /// What a matrix may get, and what that costs.
 fn thing<'t>(trial: &'t Trial, sensitivities: &Sensitivities) -> Result<Thing<'t>> {
     let unmeasured = || {
         let what = format!("tensor `{}` was not measured", quoted(&trial.name));
         Error::Format { what, remedy: "measure it first".to_owned() }
     };
-    let only = |format| Ok(Thing { trial, options: vec![(format, 0.0)], sensitivity: 0.0 });
     if !trial.is_open() {
-        return only(trial.own.unwrap_or_else(|| fallback(known(UNKNOWN), trial.columns())));
+        return Ok(only(trial));
     }
     let tensor = sensitivities.tensors.get(&trial.name).ok_or_else(unmeasured)?;
     if tensor.divergences.is_empty() {
         // The model does not use it.
-        return only(fallback(known(UNKNOWN), trial.columns()));
+        return Ok(Thing { options: vec![(fallback(known(UNKNOWN), trial.columns()), 0.0)], ..only(trial) });
     }
     let options: Vec<_> =
         trial.candidates.iter().filter_map(|&format| Some((format, cost(trial, tensor, format)?))).collect();

@@ -80,7 +80,11 @@ fn every_budget_is_kept_and_more_of_it_moves_the_output_less() {
     assert!(error.contains("a file of 10 bytes is too small: the smallest possible has "), "{error}");
     let number = error.split("possible has ").nth(1).unwrap().split(' ').next().unwrap();
     let least: u64 = number.parse().unwrap();
-    assert!(choose(Budget::FileBytes(least - 1)).is_err());
+    // The same is known before anything is measured.
+    let early = |budget| check_budget(&source, &[], budget).unwrap_err().to_string();
+    assert_eq!(early(Budget::FileBytes(10)), error);
+    assert_eq!(early(Budget::FileBytes(least - 1)), choose(Budget::FileBytes(least - 1)).unwrap_err().to_string());
+    check_budget(&source, &[], Budget::FileBytes(least)).unwrap();
     let mut before = f64::INFINITY;
     let mut seen = Vec::new();
     for step in 0..60 {
@@ -107,6 +111,7 @@ fn every_budget_is_kept_and_more_of_it_moves_the_output_less() {
     assert_eq!(of("blk.0.ffn_up.weight"), Some(16.0));
     let error = choose(Budget::BitsPerWeight(1.5)).unwrap_err().to_string();
     assert!(error.starts_with("1.5 bits per weight are too few: the fewest possible are "), "{error}");
+    assert_eq!(early(Budget::BitsPerWeight(1.5)), error);
     let fewest: f64 = error.split("possible are ").nth(1).unwrap().split(';').next().unwrap().parse().unwrap();
     assert!(choose(Budget::BitsPerWeight(fewest)).is_ok());
 }

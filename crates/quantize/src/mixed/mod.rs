@@ -13,6 +13,6 @@ mod choose;
 mod sensitivities;
 mod trials;
 
-pub use choose::{Budget, MeasuredTensor, Mixture, choose};
+pub use choose::{Budget, MeasuredTensor, Mixture, check_budget, choose};
 pub use sensitivities::{MeasuredWith, Sensitivities, TensorSensitivity, rounded};
 pub use trials::{CANDIDATES, PROBE, Trial, Trials};

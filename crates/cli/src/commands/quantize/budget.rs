@@ -8,7 +8,7 @@ use duan::eval::EvalText;
 use duan::model::checkpoint::Checkpoint;
 use duan::packs::Packing;
 use duan::quantize::importance::Importance;
-use duan::quantize::mixed::{Budget, Mixture, choose};
+use duan::quantize::mixed::{Budget, Mixture, check_budget, choose};
 use duan::sensitivity::{Measured, Outcome, SensitivityEvent, SensitivityOptions, Stage, measure};
 use duan::{EngineOptions, Event};
 
@@ -58,6 +58,8 @@ pub(super) fn find(
     interrupt: &Interrupt,
     common: &Common,
 ) -> anyhow::Result<Option<Found>> {
+    // Said before the long work.
+    check_budget(source, &args.keep, budget)?;
     let threads = super::threads(args);
     let options = SensitivityOptions {
         engine: EngineOptions {
