@@ -32,7 +32,8 @@ fn a_folder_becomes_a_file_that_says_the_same() {
     assert_eq!(answer(source), answer("a.gguf"));
 
     let ran = home.run(&["convert", source, "q.gguf", "--format", "q8_0"]);
-    assert!(ran.stderr.contains("BF16  Q8_0  requantized"), "{ran:?}");
+    // Its rows are shorter than a block.
+    assert!(ran.stderr.contains("BF16  F16  requantized"), "{ran:?}");
     home.run(&["complete", "q.gguf", "-p", "a", "-n", "1"]).done();
     // From a file to a file, nothing changes.
     home.run(&["convert", "a.gguf", "c.gguf"]).done();
