@@ -10,13 +10,14 @@ use std::process::ExitCode;
 
 use clap::ArgGroup;
 use clap::builder::{PossibleValue, PossibleValuesParser};
+use duan::check_place;
 use duan::model::Model;
 use duan::model::checkpoint::Checkpoint;
 use duan::quant::Format;
 use duan::quantize::importance::Importance;
 use duan::quantize::{
-    Choice, GROUP_FORMATS, GroupFormat, KeepRule, Mix, Plan, PlanOptions, QuantizeOptions, Recipe, Report, Source,
-    foresee, quantize,
+    Choice, GROUP_FORMATS, GroupFormat, KeepRule, Mix, Plan, PlanOptions, QuantizeOptions, Recipe, Report, foresee,
+    quantize,
 };
 use serde::Serialize;
 
@@ -125,13 +126,14 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         // A folder that lacks a tensor would become a file that no program can run.
         Model::from_checkpoint(&source)?;
     }
+    // That there is no place is said before the work.
+    let places = args.save_recipe.iter().chain((!args.dry_run).then_some(&args.out));
+    for place in places {
+        check_place(place, std::slice::from_ref(&path), &inputs(&args), args.force)?;
+    }
     let interrupt = Interrupt::install()?;
     let mut mixture = None;
     if let Some(budget) = args.budget() {
-        // Said before the long work.
-        if !args.dry_run {
-            check_place(&args.out, &source, args.force)?;
-        }
         let Some(found) = budget::find(&args, &source, path, budget, &interrupt, common)? else {
             return Ok(ExitCode::from(INTERRUPTED));
         };
@@ -144,9 +146,6 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     };
     let plan = Plan::new(&source, &PlanOptions { choice, keep: &args.keep, has_importance: importance.is_some() })?;
     warn_of_source(&plan.requantized_from(), "file", source.warnings(), source.left_out());
-    if let Some(path) = &args.save_recipe {
-        check_place(path, &source, args.force)?;
-    }
     if args.dry_run {
         let report = foresee(&source, &plan, importance.as_ref())?;
         if let Some(path) = &args.save_recipe {
@@ -201,18 +200,9 @@ fn show(args: &Args, report: &Report, source_bytes: u64, common: &Common) -> any
     Ok(ExitCode::SUCCESS)
 }
 
-/// The recipe is written when the model is, and the model after measuring; that they cannot be is said before the work.
-fn check_place(path: &Path, source: &Checkpoint, force: bool) -> anyhow::Result<()> {
-    if Source::is_at(source, path)? {
-        anyhow::bail!("{} is the source itself, which is never written to; name another file", path.display());
-    }
-    if path.exists() && !force {
-        anyhow::bail!(
-            "{} exists already and was not changed; name another file, or say --force to replace it",
-            path.display()
-        );
-    }
-    Ok(())
+/// What is read beside the model, and never written over.
+fn inputs(args: &Args) -> Vec<PathBuf> {
+    args.texts.iter().chain(&args.importance).chain(&args.recipe).cloned().collect()
 }
 
 fn threads(args: &Args) -> usize {

@@ -110,5 +110,8 @@ fn importance_of_another_model_or_a_damaged_one_is_refused() {
         assert!(quantize("tiny.gguf", cut).failed().contains("cut.gguf"), "{length}");
     }
     assert!(quantize("tiny.gguf", "tiny.gguf").failed().contains("tiny.gguf"));
+    let onto = ["quantize", "tiny.gguf", "a.gguf", "--format", "q4_0", "--importance", "a.gguf", "--force"];
+    assert!(home.run(&onto).failed().contains("name another file"));
+    assert!(std::fs::read(home.path().join("a.gguf")).unwrap() == whole, "what is read is not written over");
     assert!(quantize("tiny.gguf", "none.gguf").failed().contains("none.gguf"));
 }
