@@ -39,7 +39,7 @@ use crate::output::{print, print_json, say, warn};
 /// are written as a folder in the layout of compressed-tensors, from a folder; embeddings and head stay as they are.
 ///
 /// With --bits-per-weight or --size formats are found by measuring: the model reads some windows of --text, each matrix alone is
-/// quantized, and how far the output moves says how many bits it gets. That takes ten minutes and more; Ctrl-C keeps what was measured,
+/// quantized, and how far the output moves says how many bits it gets. That is long work; Ctrl-C keeps what was measured,
 /// and the same command goes on from there. Another budget measures nothing anew.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = "duan quantize [OPTIONS] <SRC> <OUT>")]
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Text to measure with, UTF-8; may be given several times
     #[arg(long = "text", value_name = "FILE", conflicts_with_all = ["format", "recipe"])]
     texts: Vec<PathBuf>,
-    /// Windows of text to measure with, in all [default: what takes ten minutes or so, at most 8]
+    /// Windows of text to measure with, in all [default: fewer for larger models, at most 8]
     #[arg(long, value_name = "N", conflicts_with_all = ["format", "recipe"])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024), allow_negative_numbers = true)]
     chunks: Option<u32>,
@@ -126,6 +126,9 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         // A folder that lacks a tensor would become a file that no program can run.
         Model::from_checkpoint(&source)?;
     }
+    if args.save_recipe.as_ref() == Some(&args.out) {
+        anyhow::bail!("{} is to be the model and the recipe; name another file for one of them", args.out.display());
+    }
     // That there is no place is said before the work.
     let places = args.save_recipe.iter().chain((!args.dry_run).then_some(&args.out));
     for place in places {
@@ -154,22 +157,31 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         return show(&args, &report, source.file_bytes(), common);
     }
     let options = QuantizeOptions { importance: importance.as_ref(), threads: threads(&args), force: args.force };
-    let written = {
-        let _answering = interrupt.answer();
-        let bar = WorkBar::new("quantizing");
-        quantize(&source, &plan, &options, &args.out, |done, all| {
-            bar.show(done, all, || format!("{} of {}", bytes_text(done), bytes_text(all)));
-            if interrupt.was_pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?
-    };
-    let Some(report) = written else {
-        say("stopped; nothing was left behind");
-        return Ok(ExitCode::from(INTERRUPTED));
-    };
+    let written = shown(&interrupt, |on_progress| quantize(&source, &plan, &options, &args.out, on_progress))?;
+    let Some(report) = written else { return Ok(ExitCode::from(INTERRUPTED)) };
     if let Some(path) = &args.save_recipe {
         plan.recipe().write(path, true)?;
     }
     show(&args, &report, source.file_bytes(), common)
+}
+
+/// Writes with a bar. None where Ctrl-C ended it, which is told.
+fn shown(
+    interrupt: &Interrupt,
+    write: impl FnOnce(&mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> duan::quantize::Result<Option<Report>>,
+) -> anyhow::Result<Option<Report>> {
+    let written = {
+        let _answering = interrupt.answer();
+        let bar = WorkBar::new("quantizing");
+        write(&mut |done, all| {
+            bar.show(done, all, || format!("{} of {}", bytes_text(done), bytes_text(all)));
+            if interrupt.was_pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?
+    };
+    if written.is_none() {
+        say("stopped; nothing was left behind");
+    }
+    Ok(written)
 }
 
 /// What speaks against a source: that it is quantized already, what is odd about it, and what has no place in the file.

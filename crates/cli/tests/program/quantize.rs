@@ -88,6 +88,8 @@ fn what_is_there_stays_and_the_source_most_of_all() {
     let ran =
         home.run(&["quantize", "tiny.gguf", "b.gguf", "--format", "q8_0", "--save-recipe", "tiny.gguf", "--force"]);
     assert!(ran.failed().contains("tiny.gguf is read here, and was not changed"), "{ran:?}");
+    let ran = home.run(&["quantize", "tiny.gguf", "b.gguf", "--format", "q8_0", "--save-recipe", "b.gguf"]);
+    assert!(ran.failed().contains("b.gguf is to be the model and the recipe"), "{ran:?}");
     let read = |name: &str| std::fs::read(home.path().join(name)).unwrap();
     assert!(read("a.gguf") == b"mine" && read("tiny.gguf") == std::fs::read(fixture_path("llama3")).unwrap());
     home.run(&["quantize", "tiny.gguf", "a.gguf", "--format", "q8_0", "--force"]).done();

@@ -1,6 +1,6 @@
 //! What the tests of fetching share: a server that misbehaves on demand, and a stage with one model and an empty cache.
 
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test program uses a part of it")]
 
 pub mod server;
 

@@ -1,6 +1,5 @@
 //! `duan quantize FOLDER OUTFOLDER --format int4-g64`: integers in groups, which are written as a folder.
 
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -8,13 +7,10 @@ use duan::model::hugging_face::Untranslated;
 use duan::quantize::importance::Importance;
 use duan::quantize::{Error, FolderPlan, GroupFormat, QuantizeOptions, foresee_folder, quantize_folder};
 
-use super::{Args, show, threads, warn_of_source};
+use super::{Args, show, shown, threads, warn_of_source};
 use crate::args::Common;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::open;
-use crate::output::say;
-use crate::output::units::bytes_text;
-use crate::output::work::WorkBar;
 
 /// Chooses formats and writes the folder.
 pub(super) fn run(args: &Args, format: &'static GroupFormat, common: &Common) -> anyhow::Result<ExitCode> {
@@ -38,17 +34,7 @@ pub(super) fn run(args: &Args, format: &'static GroupFormat, common: &Common) ->
     }
     let options = QuantizeOptions { importance: importance.as_ref(), threads: threads(args), force: args.force };
     let interrupt = Interrupt::install()?;
-    let written = {
-        let _answering = interrupt.answer();
-        let bar = WorkBar::new("quantizing");
-        quantize_folder(&source, &plan, &options, &args.out, |done, all| {
-            bar.show(done, all, || format!("{} of {}", bytes_text(done), bytes_text(all)));
-            if interrupt.was_pressed() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?
-    };
-    let Some(report) = written else {
-        say("stopped; nothing was left behind");
-        return Ok(ExitCode::from(INTERRUPTED));
-    };
+    let written = shown(&interrupt, |on_progress| quantize_folder(&source, &plan, &options, &args.out, on_progress))?;
+    let Some(report) = written else { return Ok(ExitCode::from(INTERRUPTED)) };
     show(args, &report, source.file_bytes(), common)
 }
