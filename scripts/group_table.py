@@ -51,7 +51,7 @@ def measured(options, model: Path, against: Path | None) -> dict:
     row = json.loads(run(command))[0]
     if options.bench:
         tests = ["-p", "0", "-n", "128", "-r", str(options.repetitions)]
-        timed = json.loads(run([options.duan, "bench", str(model), *tests, "--json", "--no-pack"]))[0]
+        timed = json.loads(run([options.duan, "bench", str(model), *tests, "--json"]))[0]
         row |= {"median_ts": timed["median_ts"], "share": timed["share"]}
     return row
 

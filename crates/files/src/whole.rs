@@ -3,12 +3,18 @@
 use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 use crate::new_beside;
 
 /// Gathers small pieces; large ones go through as they are.
 const BUFFER_BYTES: usize = 1 << 20;
+
+/// So many bytes are written before the disk is set to work on them, beside the making of the next: who waits for all of them at the end
+/// waits for a disk that had nothing to do before.
+const SYNC_EVERY_BYTES: u64 = 128 << 20;
 
 /// How files and folders are called until they are whole.
 const PREFIX: &str = ".duan-";
@@ -106,12 +112,22 @@ pub fn write_whole(
     let file = new_beside(&folder, PREFIX, SUFFIX).map_err(failed)?;
     // Where there are no locks, nobody can tell that the file is in use, and nobody removes it.
     let _ = file.as_file().try_lock();
-    let mut counted = Counted { out: file.as_file(), written: 0, on_progress, is_cancelled: false };
-    let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, &mut counted);
-    let result = write(&mut buffered).and_then(|()| buffered.flush());
-    // What is left in the buffer after an error is of no use, and dropping the buffer would write it.
-    let _ = buffered.into_parts();
-    if counted.is_cancelled {
+    let (is_cancelled, result) = thread::scope(|scope| {
+        let (ask, asked) = sync_channel(1);
+        // Without a thread all is waited for at the end.
+        let syncing = thread::Builder::new().spawn_scoped(scope, || sync_when_asked(file.as_file(), asked)).ok();
+        let mut counted = Counted { out: file.as_file(), written: 0, on_progress, is_cancelled: false, ask };
+        let mut buffered = BufWriter::with_capacity(BUFFER_BYTES, &mut counted);
+        let result = write(&mut buffered).and_then(|()| buffered.flush());
+        // What is left in the buffer after an error is of no use, and dropping the buffer would write it.
+        let _ = buffered.into_parts();
+        let Counted { is_cancelled, ask, .. } = counted;
+        drop(ask);
+        // The system tells of bytes that it could not write only once, so it must not be forgotten here.
+        let synced = syncing.map_or(Ok(()), |syncing| syncing.join().unwrap_or(Ok(())));
+        (is_cancelled, result.and(synced))
+    });
+    if is_cancelled {
         return Ok(false);
     }
     result.and_then(|()| file.as_file().sync_all()).map_err(failed)?;
@@ -228,18 +244,30 @@ fn folder_of(path: &Path, force: bool) -> Result<PathBuf, WriteError> {
     Ok(folder.to_owned())
 }
 
+/// Brings what was written so far to the disk whenever it is asked to, until nobody can ask any more.
+fn sync_when_asked(file: &std::fs::File, asked: Receiver<()>) -> io::Result<()> {
+    asked.iter().try_for_each(|()| file.sync_data())
+}
+
 /// Counts what goes by, and refuses the rest once it is cancelled.
 struct Counted<'a, W> {
     out: W,
     written: u64,
     on_progress: &'a mut dyn FnMut(u64) -> ControlFlow<()>,
     is_cancelled: bool,
+    /// Sets the disk to work.
+    ask: SyncSender<()>,
 }
 
 impl<W: Write> Write for Counted<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.out.write(bytes)?;
+        let before = self.written / SYNC_EVERY_BYTES;
         self.written += written as u64;
+        if self.written / SYNC_EVERY_BYTES > before {
+            // Where the disk is still at work on what came before, it takes this with the next.
+            let _ = self.ask.try_send(());
+        }
         if (self.on_progress)(self.written).is_break() {
             self.is_cancelled = true;
             return Err(io::Error::other("cancelled"));
