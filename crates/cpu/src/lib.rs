@@ -22,7 +22,6 @@ mod kernels;
 mod kv;
 mod large_pages;
 mod made_up;
-mod memory;
 mod ops;
 mod panels;
 mod pieces;
@@ -32,15 +31,14 @@ mod rates;
 mod self_test;
 mod shared;
 mod simd;
-mod topology;
 
 use std::ops::{ControlFlow, Range};
-use std::path::Path;
 
 use duan_backend::{Backend, CompileJob, Compiled, Refusal, Result};
 use duan_model::Model;
 use duan_model::graph::OpKind;
 use duan_quant::Format;
+use duan_system::{Local, ThreadChoice, Topology, affinity, available_bytes};
 
 pub use crate::bandwidth::{Pages, ReadBandwidth, Skipped};
 pub use crate::compiled::fusion::Fusion;
@@ -52,7 +50,6 @@ use crate::placement::Placement;
 use crate::rates::{Bench, Effort};
 pub use crate::rates::{KernelRates, KernelReport, RatesProgress};
 use crate::self_test::Picker;
-use crate::topology::{ThreadChoice, Topology};
 
 /// Bytes of the made-up weights of kernels where memory is too short to measure decode: enough for prefill.
 const SHORT_OF_MEMORY_BYTES: usize = 64 << 20;
@@ -99,7 +96,7 @@ impl Cpu {
     /// # Errors
     /// When the options name instruction sets that do not exist or are not here, or no or too many threads.
     pub fn new(options: CpuOptions) -> Result<Self> {
-        let topology = Topology::read(Path::new("/"), &topology::affinity());
+        let topology = Topology::read(&Local::here(), &affinity());
         let ThreadChoice { threads, reason } = topology.thread_choice();
         let (decode, thread_reason) = match options.threads_decode {
             Some(asked) => (asked, "as asked for".to_owned()),
@@ -153,7 +150,7 @@ impl Cpu {
     /// # Errors
     /// [`Skipped`] where the memory is too short for it, or the system gives no threads.
     pub fn read_bandwidth(&self, threads: usize, pages: Pages<'_>) -> std::result::Result<ReadBandwidth, Skipped> {
-        bandwidth::read_bandwidth(self.best_isa(), threads, pages, memory::available_bytes(Path::new("/")))
+        bandwidth::read_bandwidth(self.best_isa(), threads, pages, available_bytes(&Local::here()))
     }
 
     /// The instruction set that kernels use, where they pass their self-test.
@@ -211,7 +208,7 @@ impl Backend for Cpu {
     }
 
     fn memory_available_bytes(&self) -> Option<u64> {
-        memory::available_bytes(Path::new("/"))
+        available_bytes(&Local::here())
     }
 
     fn refusals(&self, model: &Model) -> Vec<Refusal> {

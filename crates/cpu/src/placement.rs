@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::topology::Topology;
+use duan_system::Topology;
 
 /// What threads are held to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Drop for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::topology::{Core, CoreClass};
+    use duan_system::{Core, CoreClass, affinity};
 
     /// Cores of these classes, each with so many CPUs, all of which may be used.
     fn machine(cores: &[(CoreClass, usize)]) -> Topology {
@@ -197,14 +197,14 @@ mod tests {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     #[test]
     fn a_thread_goes_back_to_where_it_may_run() {
-        let before = crate::topology::affinity();
+        let before = affinity();
         let last = *before.last().unwrap();
         let held = Held::to(&[last]);
-        assert_eq!(crate::topology::affinity(), [last]);
+        assert_eq!(affinity(), [last]);
         drop(held);
-        assert_eq!(crate::topology::affinity(), before);
+        assert_eq!(affinity(), before);
         drop(Held::to(&[]));
         drop(Held::to(&[usize::MAX]));
-        assert_eq!(crate::topology::affinity(), before);
+        assert_eq!(affinity(), before);
     }
 }

@@ -11,6 +11,7 @@ use duan_measure::bench::{self, Job, Setup, positions};
 use duan_measure::machine;
 use duan_model::Model;
 use duan_model::checkpoint::Checkpoint;
+use duan_system::Local;
 
 pub use duan_measure::bench::{Bandwidth, Progress, Row, Test};
 
@@ -106,7 +107,7 @@ fn with_threads(
     let devices = Devices::open(engine)?;
     let plan = devices.plan(model, engine.allow_fallback)?;
     on_event(&BenchEvent::Planned { plan: &plan });
-    let load_average = machine::load_average(Path::new("/"));
+    let load_average = duan_system::load_average(&Local::here()).ok();
     on_event(&BenchEvent::MeasuringBandwidth);
     let bandwidth = bandwidth(&devices);
     on_event(&BenchEvent::Loading);

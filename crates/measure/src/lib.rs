@@ -5,7 +5,7 @@
 //! * [`quality`] is perplexity and the divergence from a reference, from rows of logits to a table and a chart;
 //! * [`synth`] writes a GGUF file of random weights with the true shapes of a public model, so that a model can be timed
 //!   without a download;
-//! * [`machine`] reads what else the machine is doing.
+//! * [`machine`] judges whether others use the machine meanwhile.
 //!
 //! Results are structs: faces make tables, JSON and pages of them. Progress is told to a function of the caller.
 //!

@@ -21,17 +21,18 @@ struct Row {
 const MAP: &[Row] = &[
     Row { name: "files", level: 0, may_use: &[] },
     Row { name: "quant", level: 0, may_use: &[] },
+    Row { name: "system", level: 0, may_use: &[] },
     Row { name: "model", level: 1, may_use: &["quant"] },
     Row { name: "backend", level: 2, may_use: &["model", "quant"] },
-    Row { name: "cpu", level: 3, may_use: &["backend", "model", "quant"] },
+    Row { name: "cpu", level: 3, may_use: &["backend", "model", "quant", "system"] },
     Row { name: "engine", level: 4, may_use: &["backend", "model", "quant"] },
     Row { name: "hub", level: 4, may_use: &["files"] },
     Row { name: "quantize", level: 4, may_use: &["files", "model", "quant"] },
-    Row { name: "measure", level: 5, may_use: &["backend", "engine", "files", "model", "quant"] },
+    Row { name: "measure", level: 5, may_use: &["backend", "engine", "files", "model", "quant", "system"] },
     Row {
         name: "duan",
         level: 6,
-        may_use: &["backend", "cpu", "engine", "files", "hub", "measure", "model", "quant", "quantize"],
+        may_use: &["backend", "cpu", "engine", "files", "hub", "measure", "model", "quant", "quantize", "system"],
     },
     Row { name: "cli", level: 7, may_use: &["duan"] },
 ];
