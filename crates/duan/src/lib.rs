@@ -18,6 +18,7 @@
 //! * [`eval::evaluate`] says how good models are on a text, and how far from a reference;
 //! * [`importance::gather`] sums up what a model's matrices are multiplied with while it reads a text;
 //! * [`sensitivity::measure`] says how much a model's output moves when one of its matrices is quantized;
+//! * [`Engine::state`] is the machine as it is now, and what duan made of it; [`state::ModelState`] what is known of a model's file;
 //! * [`Engine::kernels`] measures what runs for each weight format, beside memory and multiplier;
 //! * [`convert`] writes a model as GGUF, whatever it is read from;
 //! * [`quantize`] writes a model's weights in fewer bits;
@@ -47,6 +48,7 @@ pub mod packs;
 mod place;
 mod resident;
 pub mod sensitivity;
+pub mod state;
 mod summary;
 
 pub use duan_backend::KvFormat;

@@ -41,8 +41,8 @@ pub use mount::SlowMount;
 pub use odd::{Oddity, OddityKind};
 pub use template::{TemplateFacts, TemplateStatus};
 pub use tokenizer::{SpecialTokenFacts, TokenizerFacts};
-pub(crate) use types::of as types_of;
 pub use types::{DiskTypeFacts, TypeFacts};
+pub(crate) use types::{bits_per_weight, of as types_of};
 pub use verdict::{CanRun, Circumstances, MemoryNeeded, Reason, ReasonKind, Talks, Unknown, Verdict};
 
 /// What is known of a model's file.

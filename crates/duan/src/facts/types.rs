@@ -93,7 +93,7 @@ impl TypeFacts {
 }
 
 /// Bits per weight over all types.
-pub(super) fn bits_per_weight(types: &[TypeFacts]) -> Option<f64> {
+pub(crate) fn bits_per_weight(types: &[TypeFacts]) -> Option<f64> {
     let weights = types.iter().map(|row| row.weights).fold(0, u64::saturating_add);
     let bytes = types.iter().map(|row| row.bytes).try_fold(0u64, |sum, bytes| Some(sum.saturating_add(bytes?)))?;
     bits(bytes, weights)

@@ -22,7 +22,12 @@ pub use folder::{PackFolder, Packed, RemovedPacks};
 
 pub(crate) use store::{ModelPacks, Notice};
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use duan_model::checkpoint::Checkpoint;
+
+use self::identity::ModelFiles;
 
 /// What packs may take on the disk in all, where nobody says otherwise; never more than half of what would be free without
 /// them.
@@ -55,5 +60,17 @@ impl PackOptions {
     /// Packs in the cache at `cache_dir`, with everything else as it is by default.
     pub fn new(cache_dir: impl Into<PathBuf>) -> Self {
         Self { cache_dir: cache_dir.into(), max_bytes: DEFAULT_MAX_BYTES, reading: PackReading::Copy }
+    }
+}
+
+/// The ID of a model: as it is remembered in the cache at `cache_dir`, else by reading its files. None where it lies in memory.
+///
+/// # Errors
+/// Where the files cannot be read.
+pub(crate) fn model_id(file: &Checkpoint, cache_dir: Option<&Path>) -> io::Result<Option<String>> {
+    let Some(files) = ModelFiles::of(file)? else { return Ok(None) };
+    match cache_dir.and_then(|cache| PackFolder::new(cache).known_id(&files.stamps)) {
+        Some(id) => Ok(Some(id)),
+        None => files.hash().map(Some),
     }
 }
