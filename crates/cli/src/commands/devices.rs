@@ -1,6 +1,7 @@
 //! `duan devices`
 
 mod kernels;
+mod state;
 
 use std::process::ExitCode;
 
@@ -15,7 +16,7 @@ use crate::output::style::on_one_line;
 use crate::output::units::ByteUnit;
 use crate::output::{Align, Table, print, print_json};
 
-/// List the devices of this machine: what they are, and what they use of it
+/// List the devices of this machine: what they are, what they use of it, and the state that it is in
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Measure what runs for each weight format on the CPU, or for these: --kernels=q4_0,q6_k; takes half a minute for all
@@ -29,7 +30,7 @@ pub(crate) struct Args {
     kernels: Option<Vec<String>>,
 }
 
-/// Prints the devices in the order of preference, or the kernels of the CPU.
+/// Prints the devices in the order of preference with the state of the machine, or the kernels of the CPU.
 pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let formats = args.kernels.map(|names| names.iter().map(|name| format(name)).collect::<Vec<_>>());
     let (threads, isa) = (threads_of_environment(), isa_of_environment());
@@ -40,13 +41,14 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     }
     let devices = engine.devices();
     if common.json {
-        print_json(&json!({ "devices": devices }))?;
+        print_json(&json!({ "devices": devices, "state": engine.state() }))?;
     } else {
         print(&table(&devices).text())?;
         for cpu in devices.iter().filter_map(|device| device.cpu.as_ref()) {
             print("\n")?;
             print(&facts(cpu).text())?;
         }
+        print(&state::text(&engine.state().machine))?;
     }
     Ok(ExitCode::SUCCESS)
 }

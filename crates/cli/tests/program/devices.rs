@@ -36,6 +36,27 @@ fn kernels_in_a_pipe_are_one_line_and_a_table() {
 }
 
 #[test]
+fn the_state_of_the_machine_stands_beside_the_devices() {
+    let home = Home::new();
+    let report = home.run(&["devices", "--json"]).json();
+    let (state, cpu) = (&report["state"], &report["devices"][0]["cpu"]);
+    for part in ["os", "processor", "frequency", "limits", "memory", "power", "thermal", "pressure", "virtualization"] {
+        assert!(state[part].is_object(), "{part}: {state}");
+    }
+    let duan = &state["duan"];
+    assert_eq!((&duan["isa_used"], &duan["isas_found"]), (&cpu["isa"], &cpu["isas_available"]));
+    assert_eq!((&duan["threads_decode"], &duan["thread_reason"]), (&cpu["threads_decode"], &cpu["thread_reason"]));
+    assert_eq!((&duan["pinning"], &duan["version"]), (&"class".into(), &env!("CARGO_PKG_VERSION").into()));
+    // Each value is there, or says why it is not.
+    let quota = &state["limits"]["quota_cpus"];
+    assert!(quota.is_null() || quota.is_number() || quota["not_readable"].is_string(), "{quota}");
+    let ran = home.run(&["devices"]);
+    let sections: Vec<&str> = ran.done().lines().filter(|line| line.chars().all(char::is_uppercase)).collect();
+    let sections: Vec<&str> = sections.into_iter().filter(|line| !line.is_empty()).collect();
+    assert_eq!(sections, ["CPU", "SYSTEM", "CORES", "FREQUENCY", "LIMITS", "MEMORY", "POWER", "HEAT", "LOAD"]);
+}
+
+#[test]
 fn unknown_formats_are_wrong_usage() {
     let ran = Home::new().run(&["devices", "--kernels=q4_9"]);
     assert!(ran.refused().contains("q4_9") && ran.refused().contains("Q4_K"), "{ran:?}");

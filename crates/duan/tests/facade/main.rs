@@ -6,5 +6,6 @@ mod importance;
 mod loading;
 mod logits;
 mod packing;
+mod state;
 mod support;
 mod texts;
