@@ -85,7 +85,7 @@ pub struct ModelState {
 }
 
 impl Engine {
-    /// The machine as it is now, and what this engine settled on. Takes some ten milliseconds, and more where commands must be run.
+    /// The machine as it is now, and what this engine settled on. As long as [`State::read`] takes.
     pub fn state(&self) -> DeviceState {
         let cpu = self.device_set().cpu();
         DeviceState { machine: State::read(&Local::here()), duan: ProgramState::of(cpu, self.options().pinning) }

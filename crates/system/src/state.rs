@@ -58,7 +58,7 @@ pub struct OperatingSystem {
 }
 
 impl State {
-    /// Reads all of it. Takes some ten milliseconds, and more where commands must be run.
+    /// Reads all of it. Takes a millisecond on a small machine, more where there are many CPUs or commands must be run.
     pub fn read(source: &dyn Source) -> Self {
         let nothing = |reason: &str| Self::read_files(&Nothing { os: source.os(), reason });
         match source.os() {
