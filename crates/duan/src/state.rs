@@ -5,13 +5,13 @@
 use duan_backend::KvFormat;
 use duan_cpu::Pinning;
 use duan_model::checkpoint::Checkpoint;
-use duan_system::{Local, Reading};
+use duan_system::Local;
 use serde::{Deserialize, Serialize};
 
 pub use duan_system::{
     Battery, Cache, Chip, ChipCores, CoolingDevice, CoreClass, CoreState, Counters, Difference, Frequency,
-    FrequencyPolicy, Limits, Memory, Movement, OperatingSystem, Power, PowerSource, Pressure, Processor, Sensor, State,
-    Thermal, ThermalZone, Throttling, Virtualization, cpu_list, differences,
+    FrequencyPolicy, Limits, Memory, Movement, OperatingSystem, Power, PowerSource, Pressure, Processor, Reading,
+    Sensor, Stall, State, Thermal, ThermalZone, Throttling, Virtualization, cpu_list, differences, made_up,
 };
 
 use crate::devices::CpuInfo;

@@ -16,9 +16,7 @@
 
 pub mod bench;
 pub mod ceilings;
-mod folder;
+pub mod folder;
 pub mod machine;
 pub mod quality;
 pub mod synth;
-
-pub use folder::state_folder;
