@@ -14,6 +14,7 @@
 
 mod answer;
 mod args;
+mod ceilings;
 mod commands;
 mod interrupt;
 mod logging;

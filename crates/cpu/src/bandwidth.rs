@@ -10,16 +10,17 @@
 //! two cores one stream with the nearest cache asked 512 bytes ahead read 25 GB/s, with both caches asked as kernels do it 33, and two
 //! streams side by side so 38.
 
-use std::fmt;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Barrier, mpsc};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Instant;
 
 use crate::isa::Isa;
 use crate::large_pages::LargePages;
+use crate::placement::Placement;
 use crate::simd::{Simd, Task, read_ahead};
+use crate::together::{Skipped, no_threads, together};
 
 /// Bytes that a read takes where memory allows it: more than any cache holds.
 const WANTED_BYTES: u64 = (1 << 30) + (64 << 20);
@@ -101,43 +102,66 @@ pub struct ReadBandwidth {
     pub way: &'static str,
 }
 
-/// Why nothing was measured.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skipped(pub String);
-
-impl fmt::Display for Skipped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
+/// Memory that is filled once, and read by any number of threads.
+pub(crate) struct Buffer<'a> {
+    memory: Memory<'a>,
+    bytes: usize,
+    pages: &'static str,
 }
 
-impl std::error::Error for Skipped {}
+/// Whose memory it is.
+enum Memory<'a> {
+    Own(LargePages),
+    Mapped(&'a [u8]),
+}
 
-/// Measures with `threads` threads. `available_bytes` is what memory can be taken, where that is known: half of it at
-/// most is used, so that nothing else must leave the memory.
-pub(crate) fn read_bandwidth(
-    isa: Isa,
-    threads: usize,
-    pages: Pages<'_>,
-    available_bytes: Option<u64>,
-) -> Result<ReadBandwidth, Skipped> {
-    let threads = threads.max(1);
-    let bytes = buffer_bytes(&pages, available_bytes)?;
-    let rates = if let Pages::Mapped(bytes) = pages {
+impl<'a> Buffer<'a> {
+    /// Takes memory, and writes it with `threads` threads. `available_bytes` is what memory can be taken, where that is known:
+    /// half of it at most is used, so that nothing else must leave the memory.
+    ///
+    /// # Errors
+    /// Where the memory is too short, or the system gives no threads.
+    pub(crate) fn new(threads: usize, pages: Pages<'a>, available_bytes: Option<u64>) -> Result<Self, Skipped> {
+        let bytes = buffer_bytes(&pages, available_bytes)?;
+        let own = |memory: std::io::Result<LargePages>| {
+            let mut memory = memory.map_err(|cause| Skipped(format!("the system gives no {bytes} bytes: {cause}")))?;
+            // SAFETY: every bit pattern is a number.
+            let (_, numbers, _) = unsafe { memory.align_to_mut::<u64>() };
+            fill(threads.max(1), numbers)?;
+            Ok::<_, Skipped>(Memory::Own(memory))
+        };
+        let memory = match pages {
+            Pages::Mapped(bytes) => Memory::Mapped(bytes),
+            Pages::Large => own(LargePages::new(bytes))?,
+            Pages::Ordinary => own(LargePages::declined(bytes))?,
+        };
+        Ok(Self { memory, bytes, pages: pages.name() })
+    }
+
+    /// Reads all of it with `threads` threads, in all ways. What comes of a read that was cancelled means nothing.
+    ///
+    /// # Errors
+    /// Where the system gives no threads.
+    pub(crate) fn read(
+        &self,
+        isa: Isa,
+        threads: usize,
+        placement: &Placement,
+        cancel: &AtomicBool,
+    ) -> Result<ReadBandwidth, Skipped> {
+        let threads = threads.max(1);
+        let bytes: &[u8] = match &self.memory {
+            Memory::Own(memory) => &memory[..],
+            Memory::Mapped(bytes) => bytes,
+        };
         // SAFETY: every bit pattern is a number.
         let (_, numbers, _) = unsafe { bytes.align_to::<u64>() };
-        rates(isa, threads, numbers)?
-    } else {
-        let memory = if matches!(pages, Pages::Large) { LargePages::new(bytes) } else { LargePages::declined(bytes) };
-        let mut memory = memory.map_err(|cause| Skipped(format!("the system gives no {bytes} bytes: {cause}")))?;
-        // SAFETY: every bit pattern is a number.
-        let (_, numbers, _) = unsafe { memory.align_to_mut::<u64>() };
-        fill(threads, numbers)?;
-        rates(isa, threads, numbers)?
-    };
-    let best = rates.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
-    let (way, bytes_per_s) = best.ok_or_else(|| Skipped("no thread came to an end".into()))?;
-    Ok(ReadBandwidth { bytes_per_s, bytes: bytes as u64, reads: rates.len(), threads, pages: pages.name(), way })
+        let rates = rates(isa, threads, placement, numbers, cancel)?;
+        let best = rates.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1));
+        let (way, bytes_per_s) = best.ok_or_else(|| Skipped("no thread came to an end".into()))?;
+        let bytes = self.bytes as u64;
+        Ok(ReadBandwidth { bytes_per_s, bytes, reads: rates.len(), threads, pages: self.pages, way })
+    }
 }
 
 /// Bytes to read: as many as wanted, or as memory allows.
@@ -164,39 +188,21 @@ fn fill(threads: usize, numbers: &mut [u64]) -> Result<(), Skipped> {
     })
 }
 
-fn no_threads(threads: usize, error: &std::io::Error) -> Skipped {
-    Skipped(format!("{threads} threads were asked for: {error}"))
-}
-
 /// The way and the rate of all reads by so many threads, in bytes per second.
-fn rates(isa: Isa, threads: usize, numbers: &[u64]) -> Result<Vec<(&'static str, f64)>, Skipped> {
+fn rates(
+    isa: Isa,
+    threads: usize,
+    placement: &Placement,
+    numbers: &[u64],
+    cancel: &AtomicBool,
+) -> Result<Vec<(&'static str, f64)>, Skipped> {
     let barrier = Barrier::new(threads);
     // The way and the next piece of each read. The first read brings pages and addresses in, and does not count.
     let ways = WAYS.iter().flat_map(|way| std::iter::repeat_n(way, READS));
     let reads: Vec<(&Way, AtomicUsize)> =
         std::iter::once(&WAYS[0]).chain(ways).map(|way| (way, AtomicUsize::new(0))).collect();
-    let results: Vec<Vec<Read>> = thread::scope(|scope| {
-        let mut readers = Vec::with_capacity(threads);
-        for _ in 0..threads {
-            // Nobody begins before all are there: without a word on the channel, a thread ends.
-            let (begin, begins) = mpsc::channel();
-            let (barrier, reads) = (&barrier, &reads);
-            let run = move || {
-                if begins.recv().is_err() {
-                    return Vec::new();
-                }
-                reads.iter().map(|(way, next)| read(isa, way, numbers, next, barrier)).collect()
-            };
-            let reader = thread::Builder::new().spawn_scoped(scope, run);
-            readers.push((begin, reader.map_err(|error| no_threads(threads, &error))?));
-        }
-        for (begin, _) in &readers {
-            // The other end waits for it.
-            let _ = begin.send(());
-        }
-        // A reader does nothing that panics.
-        Ok(readers.into_iter().filter_map(|(_, reader)| reader.join().ok()).collect())
-    })?;
+    let run = || reads.iter().map(|(way, next)| read(isa, way, numbers, next, &barrier, cancel)).collect::<Vec<Read>>();
+    let results = together(threads, placement, &run)?;
     let rate = |index: usize| {
         let parts = || results.iter().filter_map(|parts| parts.get(index));
         let (start, end) = (parts().map(|part| part.start).min()?, parts().map(|part| part.end).max()?);
@@ -213,12 +219,12 @@ struct Read {
     bytes: usize,
 }
 
-/// Takes pieces of a read that all threads begin together, until none is left.
-fn read(isa: Isa, way: &Way, numbers: &[u64], next: &AtomicUsize, barrier: &Barrier) -> Read {
+/// Takes pieces of a read that all threads begin together, until none is left or it is cancelled.
+fn read(isa: Isa, way: &Way, numbers: &[u64], next: &AtomicUsize, barrier: &Barrier, cancel: &AtomicBool) -> Read {
     let mut bytes = 0;
     barrier.wait();
     let start = Instant::now();
-    loop {
+    while !cancel.load(Ordering::Relaxed) {
         let first = next.fetch_add(1, Ordering::Relaxed).saturating_mul(PIECE);
         let Some(piece) = numbers.get(first..(first + PIECE).min(numbers.len())).filter(|piece| !piece.is_empty())
         else {
@@ -293,11 +299,14 @@ mod tests {
         for length in [0, 5, PIECE, 3 * PIECE + 7] {
             let (next, barrier) = (AtomicUsize::new(0), Barrier::new(1));
             let numbers = vec![1; length];
-            assert_eq!(read(isa, &WAYS[3], &numbers, &next, &barrier).bytes, length * 8);
-            assert_eq!(read(isa, &WAYS[3], &numbers, &next, &barrier).bytes, 0, "nothing is left");
+            let read = |cancel| read(isa, &WAYS[3], &numbers, &next, &barrier, &AtomicBool::new(cancel)).bytes;
+            assert_eq!(read(true), 0, "cancelled");
+            assert_eq!(read(false), length * 8);
+            assert_eq!(read(false), 0, "nothing is left");
         }
         for threads in [1, 2, 7] {
-            let rates = rates(isa, threads, &vec![1; 2 * PIECE + 1]).unwrap();
+            let numbers = vec![1; 2 * PIECE + 1];
+            let rates = rates(isa, threads, &Placement::free(2), &numbers, &AtomicBool::new(false)).unwrap();
             assert_eq!(rates.len(), READS * WAYS.len(), "{threads}");
             assert!(rates.iter().all(|(_, rate)| rate.is_finite() && *rate > 0.0), "{threads}: {rates:?}");
             assert!(WAYS.iter().all(|way| rates.iter().filter(|rate| rate.0 == way.name).count() == READS));
@@ -311,7 +320,19 @@ mod tests {
         assert_eq!(buffer_bytes(&Pages::Ordinary, Some(1 << 30)).unwrap(), 512 << 20);
         let skipped = buffer_bytes(&Pages::Ordinary, Some(100)).unwrap_err();
         assert!(skipped.to_string().starts_with("only 50 bytes may be taken"), "{skipped}");
-        let skipped = read_bandwidth(Isa::best(None).unwrap(), 1, Pages::Mapped(&[0; 64]), None).unwrap_err();
+        let skipped = Buffer::new(1, Pages::Mapped(&[0; 64]), None).map(|buffer| buffer.bytes).unwrap_err();
         assert!(skipped.to_string().starts_with("only 64 bytes are mapped"), "{skipped}");
+    }
+
+    #[test]
+    fn one_buffer_serves_every_number_of_threads() {
+        let isa = Isa::best(None).unwrap();
+        let mapped = vec![0; LEAST_BYTES as usize];
+        let buffer = Buffer::new(1, Pages::Mapped(&mapped), None).unwrap();
+        for threads in [1, 2] {
+            let read = buffer.read(isa, threads, &Placement::free(1), &AtomicBool::new(false)).unwrap();
+            assert_eq!((read.threads, read.bytes, read.pages), (threads, LEAST_BYTES, "mapped"));
+            assert!(read.bytes_per_s.is_finite() && read.bytes_per_s > 0.0);
+        }
     }
 }

@@ -14,6 +14,9 @@
 
 mod activations;
 mod bandwidth;
+mod barriers;
+mod ceilings;
+mod clock;
 mod compiled;
 mod denormals;
 mod error;
@@ -24,6 +27,7 @@ mod large_pages;
 mod made_up;
 mod ops;
 mod panels;
+mod peaks;
 mod pieces;
 mod placement;
 mod pool;
@@ -31,8 +35,10 @@ mod rates;
 mod self_test;
 mod shared;
 mod simd;
+mod together;
 
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::AtomicBool;
 
 use duan_backend::{Backend, CompileJob, Compiled, Refusal, Result};
 use duan_model::Model;
@@ -40,16 +46,22 @@ use duan_model::graph::OpKind;
 use duan_quant::Format;
 use duan_system::{Local, ThreadChoice, Topology, affinity, available_bytes};
 
-pub use crate::bandwidth::{Pages, ReadBandwidth, Skipped};
+use crate::bandwidth::Buffer;
+pub use crate::bandwidth::{Pages, ReadBandwidth};
+pub use crate::barriers::BarrierLatency;
+pub use crate::ceilings::{CeilingProgress, CeilingRates, CeilingStep};
+pub use crate::clock::ThreadClock;
 pub use crate::compiled::fusion::Fusion;
 use crate::compiled::{CpuModel, Threads};
 use crate::error::{NAME, error};
 use crate::isa::Isa;
+pub use crate::peaks::Peak;
 pub use crate::placement::Pinning;
 use crate::placement::Placement;
 use crate::rates::{Bench, Effort};
 pub use crate::rates::{KernelRates, KernelReport, RatesProgress};
 use crate::self_test::Picker;
+pub use crate::together::Skipped;
 
 /// Bytes of the made-up weights of kernels where memory is too short to measure decode: enough for prefill.
 const SHORT_OF_MEMORY_BYTES: usize = 64 << 20;
@@ -83,7 +95,10 @@ pub struct Cpu {
     isas: Vec<Isa>,
     threads: Threads,
     placement: Placement,
+    /// The threads that the device would choose; decode and prefill may have more or fewer.
+    threads_chosen: usize,
     thread_reason: String,
+    pinning: Pinning,
     refuse: Vec<OpKind>,
     no_fuse: Vec<Fusion>,
     distrust: Vec<String>,
@@ -97,10 +112,10 @@ impl Cpu {
     /// When the options name instruction sets that do not exist or are not here, or no or too many threads.
     pub fn new(options: CpuOptions) -> Result<Self> {
         let topology = Topology::read(&Local::here(), &affinity());
-        let ThreadChoice { threads, reason } = topology.thread_choice();
+        let ThreadChoice { threads: threads_chosen, reason } = topology.thread_choice();
         let (decode, thread_reason) = match options.threads_decode {
             Some(asked) => (asked, "as asked for".to_owned()),
-            None => (threads, reason),
+            None => (threads_chosen, reason),
         };
         let prefill = options.threads_prefill.unwrap_or(decode);
         for count in [decode, prefill] {
@@ -111,8 +126,19 @@ impl Cpu {
         let isas = Isa::allowed(options.isa.as_deref())?;
         let placement = Placement::new(&topology, decode.max(prefill), options.pinning);
         let threads = Threads { prefill, decode };
-        let CpuOptions { refuse, no_fuse, distrust, .. } = options;
-        Ok(Self { isas, threads, placement, thread_reason, refuse, no_fuse, distrust, topology })
+        let CpuOptions { refuse, no_fuse, distrust, pinning, .. } = options;
+        Ok(Self {
+            isas,
+            threads,
+            placement,
+            threads_chosen,
+            thread_reason,
+            pinning,
+            refuse,
+            no_fuse,
+            distrust,
+            topology,
+        })
     }
 
     /// Threads while one token is computed.
@@ -150,7 +176,47 @@ impl Cpu {
     /// # Errors
     /// [`Skipped`] where the memory is too short for it, or the system gives no threads.
     pub fn read_bandwidth(&self, threads: usize, pages: Pages<'_>) -> std::result::Result<ReadBandwidth, Skipped> {
-        bandwidth::read_bandwidth(self.best_isa(), threads, pages, available_bytes(&Local::here()))
+        let buffer = Buffer::new(threads, pages, self.memory_available_bytes())?;
+        buffer.read(self.best_isa(), threads, &self.placement, &AtomicBool::new(false))
+    }
+
+    /// The numbers of threads that ceilings are measured for: all up to what the device would choose or was told to use, where they
+    /// are few; ascending.
+    pub fn ceiling_threads(&self) -> Vec<usize> {
+        let Threads { prefill, decode } = self.threads;
+        ceilings::thread_counts(self.threads_chosen.max(prefill).max(decode), &[prefill, decode])
+    }
+
+    /// Measures what the machine can do at most, for each of [`Cpu::ceiling_threads`]: how fast memory is read and numbers are
+    /// multiplied, the clock of the cores, and what threads lose by waiting for each other. Takes some seconds. `on_progress` is
+    /// told before each step. Once `cancel` is true it ends, and gives nothing.
+    ///
+    /// # Errors
+    /// When the system gives no threads.
+    pub fn ceilings(
+        &self,
+        cancel: &AtomicBool,
+        on_progress: &mut dyn FnMut(&CeilingProgress),
+    ) -> Result<Option<CeilingRates>> {
+        let counts = self.ceiling_threads();
+        let most = counts.iter().copied().max().unwrap_or(1);
+        let placement = Placement::new(&self.topology, most, self.pinning);
+        let available_bytes = self.memory_available_bytes();
+        ceilings::measure(self.best_isa(), &counts, &placement, available_bytes, cancel, on_progress)
+    }
+
+    /// Measures the clock that cores run at, on so many threads at once, by counting additions. It takes some three milliseconds, so
+    /// that it can be asked between two rounds of something else; cores that rested may need longer than that to wake up.
+    ///
+    /// # Errors
+    /// [`Skipped`] where additions cannot be counted on this architecture, or the system gives no threads.
+    pub fn clock(&self, threads: usize) -> std::result::Result<Vec<ThreadClock>, Skipped> {
+        clock::clocks(threads, &self.placement)
+    }
+
+    /// What threads are held to.
+    pub fn pinning(&self) -> Pinning {
+        self.pinning
     }
 
     /// The instruction set that kernels use, where they pass their self-test.

@@ -86,6 +86,11 @@ impl Placement {
         &self.0[worker]
     }
 
+    /// The same where there may be more threads than workers: those beyond may run on all.
+    pub(crate) fn cpus(&self, thread: usize) -> &[usize] {
+        self.0.get(thread).map_or(&[], Vec::as_slice)
+    }
+
     /// How many workers there are.
     pub(crate) fn workers(&self) -> usize {
         self.0.len()

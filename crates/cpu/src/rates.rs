@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use duan_quant::{Activation, Format};
 
 use crate::activations::{CodeRow, Coded};
-use crate::bandwidth::{ReadBandwidth, Skipped};
+use crate::bandwidth::ReadBandwidth;
 use crate::compiled::{Grain, Threads};
 use crate::error::{Result, error};
 use crate::isa::Isa;
@@ -19,11 +19,13 @@ use crate::kernels::{self, Job, Kernel, Place, Scratch, Weights};
 use crate::large_pages::LargePages;
 use crate::made_up;
 use crate::panels::Layout;
+use crate::peaks;
 use crate::placement::Placement;
 use crate::pool::Pool;
 use crate::self_test::{Picked, Picker};
 use crate::shared::SharedSlice;
 use crate::simd::PANEL_ROWS;
+use crate::together::Skipped;
 
 /// Width of the matrices, a whole number of blocks of every format.
 const COLUMNS: usize = 4096;
@@ -33,10 +35,6 @@ const PREFILL_PANELS: usize = 4096 / PANEL_ROWS;
 const PREFILL_TOKENS: usize = 256;
 /// Bytes of weights that a worker copies at a time, at least a panel.
 const PIECE_BYTES: usize = 1 << 20;
-/// Pieces of work for each worker while the peak is measured: nobody waits long for who begins late.
-const PEAK_PIECES: usize = 8;
-/// Rounds of the peak's loop in a piece to begin with.
-const PEAK_ROUNDS: usize = 64;
 
 /// How much is done for a figure.
 #[derive(Debug, Clone, Copy)]
@@ -256,25 +254,9 @@ impl Bench {
         }
     }
 
-    /// The best time of a round of some size up to `most`: as large as its time allows, and as often as the figure's time does.
-    fn best(&mut self, most: usize, mut round: impl FnMut(&mut Self, usize) -> Duration) -> (usize, f64) {
-        let mut size = most.min(2 * self.pool.workers());
-        // These also warm up whatever is cold.
-        while size < most {
-            let taken = round(self, size);
-            if taken * 4 > self.effort.round {
-                break;
-            }
-            size = most.min(size * 4);
-        }
-        let start = Instant::now();
-        // The first round at this size brings memory in, and does not count.
-        round(self, size);
-        let mut best = Duration::MAX;
-        while best == Duration::MAX || start.elapsed() < self.effort.figure {
-            best = best.min(round(self, size));
-        }
-        (size, best.as_secs_f64().max(1e-9))
+    fn best(&mut self, most: usize, round: impl FnMut(&mut Self, usize) -> Duration) -> (usize, f64) {
+        let (workers, effort) = (self.pool.workers(), self.effort);
+        best(self, workers, effort, most, round)
     }
 
     /// Multiplies the first `panels` of a matrix with `tokens`, and says how long that took.
@@ -328,18 +310,35 @@ impl Bench {
 
     /// Multiply-adds per second of a kernel's own instructions.
     fn peak(&mut self, kernel: &Kernel, isa: Isa) -> f64 {
-        let (workers, run) = (self.threads.prefill, kernel.peak);
-        let pieces = workers * PEAK_PIECES;
-        let multiply_adds = run(isa, PEAK_ROUNDS) as f64 / PEAK_ROUNDS as f64;
-        let (rounds, seconds) = self.best(PEAK_ROUNDS << 12, |bench, rounds| {
-            let start = Instant::now();
-            bench.pool.run(pieces, workers, &|_, _| {
-                run(isa, rounds);
-            });
-            start.elapsed()
-        });
-        pieces as f64 * rounds as f64 * multiply_adds / seconds
+        peaks::peak(&mut self.pool, self.threads.prefill, kernel.peak, isa, self.effort)
     }
+}
+
+/// The best time of a round of some size up to `most`: as large as its time allows, and as often as the figure's time does.
+pub(crate) fn best<B>(
+    bench: &mut B,
+    workers: usize,
+    effort: Effort,
+    most: usize,
+    mut round: impl FnMut(&mut B, usize) -> Duration,
+) -> (usize, f64) {
+    let mut size = most.min(2 * workers);
+    // These also warm up whatever is cold.
+    while size < most {
+        let taken = round(bench, size);
+        if taken * 4 > effort.round {
+            break;
+        }
+        size = most.min(size * 4);
+    }
+    let start = Instant::now();
+    // The first round at this size brings memory in, and does not count.
+    round(bench, size);
+    let mut best = Duration::MAX;
+    while best == Duration::MAX || start.elapsed() < effort.figure {
+        best = best.min(round(bench, size));
+    }
+    (size, best.as_secs_f64().max(1e-9))
 }
 
 #[cfg(test)]

@@ -145,6 +145,11 @@ impl Devices {
         Ok(report.map(KernelReport::from))
     }
 
+    /// The CPU itself.
+    pub(crate) fn cpu_device(&self) -> &Cpu {
+        &self.cpu
+    }
+
     /// What is known of the CPU.
     pub(crate) fn cpu(&self) -> CpuInfo {
         CpuInfo::of(&self.cpu)

@@ -8,8 +8,11 @@ use duan_engine::{DeviceMemory, Event, Plan, SamplingOptions};
 use duan_model::template::Message;
 use duan_model::tokenizer::Tokenizer;
 use duan_quant::Format;
+use duan_system::{Local, State};
 
 use crate::answer::{Answer, How, Text};
+use crate::card::{Card, Known};
+use crate::ceilings::{self, CeilingEvent, CeilingOptions, Ceilings, FoundCeilings};
 use crate::devices::{DeviceInfo, Devices};
 use crate::error::{Error, Result};
 use crate::kernels::{KernelProgress, KernelReport};
@@ -65,6 +68,36 @@ impl Engine {
         mut on_progress: impl FnMut(&KernelProgress) -> ControlFlow<()>,
     ) -> Result<Option<KernelReport>> {
         self.devices.kernels(formats, &mut on_progress)
+    }
+
+    /// What this machine can do at most: how fast it reads memory and multiplies, its clock, and what its threads lose by waiting for each
+    /// other. Figures that were kept are used where they still hold; otherwise they are measured, which takes some seconds, and kept.
+    /// Nothing where it was cancelled.
+    ///
+    /// # Errors
+    /// When the system gives no threads to measure with.
+    pub fn ceilings(
+        &self,
+        options: &CeilingOptions<'_>,
+        mut on_event: impl FnMut(&CeilingEvent<'_>),
+    ) -> Result<Option<FoundCeilings>> {
+        ceilings::find(&self.devices, options, &mut on_event)
+    }
+
+    /// What this device is good for, by its state, its memory, the built-in catalogue, and its ceilings where there are any. Nothing is
+    /// measured for it.
+    pub fn card(&self, ceilings: Option<&Ceilings>) -> Card {
+        let cpu = self.devices.cpu();
+        Card::of(&Known {
+            state: &State::read(&Local::here()),
+            ceilings,
+            isa: &cpu.isa,
+            kernel_formats: &cpu.kernel_formats,
+            threads_decode: cpu.threads_decode,
+            threads_prefill: cpu.threads_prefill,
+            memory_available_bytes: self.devices.preferred().memory_available_bytes(),
+            catalogue: duan_hub::catalogue(),
+        })
     }
 
     /// Loads the model in the file at `path`; see [`Engine::load_model_with`].

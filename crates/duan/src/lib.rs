@@ -19,6 +19,8 @@
 //! * [`importance::gather`] sums up what a model's matrices are multiplied with while it reads a text;
 //! * [`sensitivity::measure`] says how much a model's output moves when one of its matrices is quantized;
 //! * [`Engine::state`] is the machine as it is now, and what duan made of it; [`state::ModelState`] what is known of a model's file;
+//! * [`Engine::ceilings`] says what the machine can do at most, and [`ceilings`] what a share of that means;
+//! * [`Engine::card`] says what a device is good for;
 //! * [`Engine::kernels`] measures what runs for each weight format, beside memory and multiplier;
 //! * [`convert`] writes a model as GGUF, whatever it is read from;
 //! * [`quantize`] writes a model's weights in fewer bits;
@@ -33,6 +35,8 @@
 
 mod answer;
 pub mod bench;
+pub mod card;
+pub mod ceilings;
 mod chat;
 pub mod convert;
 mod devices;

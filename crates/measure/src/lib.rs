@@ -2,6 +2,7 @@
 //!
 //! * [`bench`] runs a loaded model through tests of prefill and decode in llama-bench's meaning, and sets the rates beside
 //!   the ceiling that the memory's bandwidth puts over decode;
+//! * [`ceilings`] is what a machine can do at most, kept for each device, and what a share of that means;
 //! * [`quality`] is perplexity and the divergence from a reference, from rows of logits to a table and a chart;
 //! * [`synth`] writes a GGUF file of random weights with the true shapes of a public model, so that a model can be timed
 //!   without a download;
@@ -14,6 +15,8 @@
 //! `bench/mod.rs`, then `bench/cost.rs` (what one token reads) and `synth/mod.rs`.
 
 pub mod bench;
+pub mod ceilings;
+pub mod folder;
 pub mod machine;
 pub mod quality;
 pub mod synth;

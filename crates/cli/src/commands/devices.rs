@@ -1,5 +1,7 @@
 //! `duan devices`
 
+mod card;
+mod ceilings;
 mod kernels;
 mod state;
 
@@ -12,6 +14,7 @@ use duan::{CpuInfo, DeviceInfo, Engine, EngineOptions};
 use serde_json::json;
 
 use crate::args::{Cli, Common, isa_of_environment, threads_of_environment};
+use crate::interrupt::Interrupt;
 use crate::output::style::on_one_line;
 use crate::output::units::ByteUnit;
 use crate::output::{Align, Table, print, print_json};
@@ -28,6 +31,22 @@ pub(crate) struct Args {
     /// it is loaded. RUN ON says whether the project ever ran this instruction set on a real CPU.
     #[arg(long, value_name = "FORMAT,..", num_args = 0..=1, require_equals = true, value_delimiter = ',')]
     kernels: Option<Vec<String>>,
+    /// Show what this machine can do at most; measures it, which takes some seconds, where nothing was kept that still holds
+    ///
+    /// How fast memory is read and how long threads wait for each other, for each number of threads; how fast each sequence of
+    /// instructions multiplies; and the clock of the cores, by counted additions. What is measured is kept for this device for a week,
+    /// and measured anew when the machine's state differs. docs/ceilings.md explains the figures.
+    #[arg(long, group = "figures", conflicts_with = "kernels")]
+    ceilings: bool,
+    /// Say what this device is good for: formats, models, rates to expect, and what stands in its way
+    ///
+    /// Rests on the ceilings (kept, or measured now), the memory that is free now, the built-in catalogue and the state of the machine;
+    /// each line says on which of them. Rates are forecasts, at 60 to 100 % of the ceiling.
+    #[arg(long, group = "figures", conflicts_with = "kernels")]
+    card: bool,
+    /// Measure the ceilings anew, though those that were kept still hold
+    #[arg(long, requires = "figures")]
+    again: bool,
 }
 
 /// Prints the devices in the order of preference with the state of the machine, or the kernels of the CPU.
@@ -38,6 +57,12 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let engine = Engine::new(options)?;
     if let Some(formats) = formats {
         return kernels::run(&engine, &formats, common);
+    }
+    if args.card {
+        return card::run(&engine, &Interrupt::install()?, args.again, common);
+    }
+    if args.ceilings {
+        return ceilings::run(&engine, &Interrupt::install()?, args.again, common);
     }
     let devices = engine.devices();
     if common.json {

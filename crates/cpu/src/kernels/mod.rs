@@ -261,8 +261,19 @@ pub(crate) struct Kernel {
     pub(crate) format: &'static str,
     /// The kernel.
     pub(crate) run: Run,
+    /// What its multiplications are given.
+    pub(crate) operands: Operands,
     /// How fast its own instructions could be.
     pub(crate) peak: peak::Run,
+}
+
+/// What a kernel multiplies activations with: beside the instruction set, this decides which sequence of instructions it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operands {
+    /// Floats.
+    Floats,
+    /// Codes of so many bits, whose products are summed over whole groups or over halves.
+    Codes { bits: u32, halves: bool },
 }
 
 fn integer<C: formats::Codes>(
@@ -286,7 +297,8 @@ pub(crate) fn any_format(isa: Isa, job: &Job<'_>, coded: Option<&Coded>, panels:
 }
 
 const fn integer_kernel<C: formats::Codes>() -> Kernel {
-    Kernel { format: C::FORMAT, run: integer::<C>, peak: peak::of_codes::<C> }
+    let operands = Operands::Codes { bits: C::KIND.bits, halves: C::HALVES };
+    Kernel { format: C::FORMAT, run: integer::<C>, operands, peak: peak::of_codes::<C> }
 }
 
 /// The kernel of several formats, for one of them.
@@ -295,7 +307,7 @@ const fn kernel_for<C: formats::Codes>(format: &'static str) -> Kernel {
 }
 
 const fn float_kernel<W: float::Floats>() -> Kernel {
-    Kernel { format: W::FORMAT, run: float::<W>, peak: peak::of_floats }
+    Kernel { format: W::FORMAT, run: float::<W>, operands: Operands::Floats, peak: peak::of_floats }
 }
 
 /// Every kernel.

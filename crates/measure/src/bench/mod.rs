@@ -9,6 +9,7 @@
 //! Start reading at [`run`]; `row.rs` is what becomes of its results.
 
 mod cost;
+mod multiply_adds;
 mod row;
 pub mod statistics;
 
@@ -17,9 +18,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use duan_engine::{Executor, Session};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 pub use cost::{bytes_per_token, cache_bytes, weights_bytes};
+pub use multiply_adds::{MultiplyAdds, multiply_adds};
 pub use row::{Row, Setup};
 pub use statistics::{deviation, mean, median, range};
 
@@ -67,7 +69,7 @@ impl Test {
 }
 
 /// How fast the memory was read in the same run, by as many threads as decode has.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bandwidth {
     /// The best read.
     pub bytes_per_s: f64,

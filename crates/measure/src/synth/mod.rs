@@ -9,6 +9,7 @@
 
 mod error;
 mod mix;
+mod needs;
 mod shapes;
 mod tensors;
 mod vocabulary;
@@ -23,6 +24,7 @@ use serde::Serialize;
 
 pub use error::Error;
 pub use mix::{MIXES, Mix};
+pub use needs::ShapeNeeds;
 pub use shapes::{SHAPES, Shape};
 
 use shapes::RopeScaling;

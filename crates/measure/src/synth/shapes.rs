@@ -212,6 +212,19 @@ pub const SHAPES: &[Shape] = &[
         ..PLAIN
     },
     Shape {
+        name: "llama-3.2-3b",
+        layers: 28,
+        hidden_size: 3072,
+        intermediate_size: 8192,
+        heads: 24,
+        kv_heads: 8,
+        context_length: 131_072,
+        rope_base: 5e5,
+        rope_scaling: RopeScaling::Llama3 { factor: 32.0, low: 1.0, high: 4.0, original_context: 8192 },
+        vocabulary: LLAMA_3,
+        ..PLAIN
+    },
+    Shape {
         name: "qwen2.5-0.5b",
         family: "qwen2",
         layers: 24,

@@ -60,9 +60,10 @@ fn sizes_are_those_that_are_compared() {
 fn parameters_are_those_of_the_public_models() {
     let counts: Vec<(&str, u64)> =
         SHAPES.iter().map(|shape| (shape.name, planned(shape, "f16").0.parameters)).collect();
-    // As published with the models; Llama 3.2 and Phi 4 mini have their divisors of frequencies beside them (32, 96).
+    // As published with the models; Llama 3.2 and Phi 4 mini have their divisors of frequencies beside them (32, 64, 96).
     let expected = [
         ("llama-3.2-1b", 1_235_814_400 + 32),
+        ("llama-3.2-3b", 3_212_749_824 + 64),
         ("qwen2.5-0.5b", 494_032_768),
         ("qwen2.5-1.5b", 1_543_714_304),
         ("qwen2.5-7b", 7_615_616_512),
@@ -72,6 +73,20 @@ fn parameters_are_those_of_the_public_models() {
         ("phi-4-mini", 3_836_021_760 + 96),
     ];
     assert_eq!(counts, expected);
+}
+
+#[test]
+fn needs_are_those_of_the_file() {
+    let needs = |shape: &str| Shape::by_name(shape).unwrap().needs(Mix::by_name("q4_0").unwrap());
+    let one = needs("llama-3.2-1b");
+    assert_eq!(one.parameters, 1_235_814_400 + 32);
+    // Of 16 layers 8 heads of 64, keys and values, two bytes each.
+    assert_eq!(one.kv_bytes_per_token, 16 * 8 * 64 * 2 * 2);
+    assert_eq!((one.weights_bytes + 500_000) / 1_000_000, 763, "the file without its vocabulary");
+    assert_eq!(one.read_bytes, one.weights_bytes, "the table is the head, and is read whole");
+    let seven = needs("qwen2.5-7b");
+    let table = 152_064 * 3584 / 256 * 210;
+    assert_eq!(seven.weights_bytes - seven.read_bytes, table, "of a table that is only looked up, next to nothing");
 }
 
 #[test]

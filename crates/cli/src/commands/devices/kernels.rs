@@ -3,10 +3,12 @@
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
+use duan::ceilings::Verdict;
 use duan::quant::Format;
 use duan::{Engine, KernelReport, KernelRow};
 
 use crate::args::Common;
+use crate::ceilings::verdict_text;
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::output::units::{counted, three_digits};
 use crate::output::work::WorkBar;
@@ -38,8 +40,18 @@ pub(super) fn run(engine: &Engine, formats: &[&'static Format], common: &Common)
             "the memory's bandwidth and decode were not measured: {reason}; free some memory and run this again"
         ));
     }
+    too_fast(&report.kernels).iter().for_each(|message| warn(message));
     print(&format!("{}\n\n{}", facts(&report), table(&report.kernels).text()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A warning where a kernel is faster than its ceiling.
+fn too_fast(rows: &[KernelRow]) -> Option<String> {
+    let is_fault = |share: Option<f64>| share.is_some_and(|share| Verdict::of(share) == Verdict::Fault);
+    let rows = rows.iter().filter(|row| is_fault(row.decode_share) || is_fault(row.prefill_share));
+    let formats: Vec<&str> = rows.map(|row| row.format.as_str()).collect();
+    let formats = (!formats.is_empty()).then(|| formats.join(", "))?;
+    Some(format!("{formats} with a share above 100 %: {}; run this again", verdict_text(Verdict::Fault)))
 }
 
 /// What holds for all rows.
@@ -140,6 +152,14 @@ mod tests {
             Q8_0    avx512 vpdpbusd         24.6   82 %          301   50 %  failed     emulator only\n\
             IQ1_S   avx512 generic             -      -         1.50      -  passed     silicon\n";
         assert_eq!(table(&[row("Q4_0"), emulated, generic]).text(), expected);
+    }
+
+    #[test]
+    fn what_is_faster_than_its_ceiling_is_a_fault() {
+        assert_eq!(too_fast(&[row("Q4_0")]), None);
+        let fast = KernelRow { decode_share: Some(1.01), ..row("Q8_0") };
+        let warning = too_fast(&[row("Q4_0"), fast]).unwrap();
+        assert!(warning.starts_with("Q8_0 with a share above 100 %: fault: "), "{warning}");
     }
 
     #[test]
