@@ -3,9 +3,10 @@
 //! * [`bench`] runs a loaded model through tests of prefill and decode in llama-bench's meaning, and sets the rates beside
 //!   the ceiling that the memory's bandwidth puts over decode;
 //! * [`quality`] is perplexity and the divergence from a reference, from rows of logits to a table and a chart;
+//! * [`records`] keeps every run with its settings and samples, and [`compare`] sets two of them beside each other;
 //! * [`synth`] writes a GGUF file of random weights with the true shapes of a public model, so that a model can be timed
 //!   without a download;
-//! * [`machine`] judges whether others use the machine meanwhile.
+//! * [`machine`] judges whether others use the machine meanwhile, and [`folder`] says where what was measured is kept.
 //!
 //! Results are structs: faces make tables, JSON and pages of them. Progress is told to a function of the caller.
 //!
@@ -14,6 +15,9 @@
 //! `bench/mod.rs`, then `bench/cost.rs` (what one token reads) and `synth/mod.rs`.
 
 pub mod bench;
+pub mod compare;
+pub mod folder;
 pub mod machine;
 pub mod quality;
+pub mod records;
 pub mod synth;
