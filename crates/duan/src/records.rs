@@ -3,7 +3,6 @@
 //! [`open`] is for whoever adds and changes, [`open_existing`] for whoever reads. [`side`] finds what a person wants to compare, among the
 //! records or in a file.
 
-use std::io::Write as _;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -11,8 +10,8 @@ pub use duan_measure::compare::{
     Answer, Comparison, Difference, Part, Question, Side, Verdict, compare, median_interval, ratio,
 };
 pub use duan_measure::records::{
-    BENCH, Best, DUAN, Error, Exported, FILE_NAME, Filter, Head, ImportReport, Imported, Measured, NewRecord, Profile, Record,
-    Records, TOKENS_PER_S, csv, json, llama_bench, parse_since, read_file,
+    BENCH, Best, DUAN, Error, Exported, FILE_NAME, Filter, Head, ImportReport, Imported, Measured, NewRecord, Profile,
+    Record, Records, TOKENS_PER_S, csv, json, llama_bench, parse_since, read_file,
 };
 use serde_json::Value;
 
@@ -77,7 +76,8 @@ fn of_file(name: &str) -> std::result::Result<Side, Error> {
             Ok(Side { name: name.to_owned(), id: None, head, results, state: state(&document) })
         }
         _ => {
-            let what = format!("it holds {count} records, and one is compared; import them, and name one by its number");
+            let what =
+                format!("it holds {count} records, and one is compared; import them, and name one by its number");
             Err(Error::Import { file: name.to_owned(), what })
         }
     }

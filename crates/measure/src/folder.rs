@@ -38,11 +38,11 @@ mod tests {
         let home = ("HOME", "/home/a");
         assert_eq!(folder(&[home]).as_deref(), Some(Path::new("/home/a/.local/state/duan")));
         assert_eq!(folder(&[home, ("XDG_STATE_HOME", "/s")]).as_deref(), Some(Path::new("/s/duan")));
+        assert_eq!(folder(&[home, ("XDG_STATE_HOME", "s")]).as_deref(), Some(Path::new("/home/a/.local/state/duan")));
         assert_eq!(
-            folder(&[home, ("XDG_STATE_HOME", "s")]).as_deref(),
-            Some(Path::new("/home/a/.local/state/duan"))
+            folder(&[home, ("XDG_STATE_HOME", "/s"), ("DUAN_STATE", "here")]).as_deref(),
+            Some(Path::new("here"))
         );
-        assert_eq!(folder(&[home, ("XDG_STATE_HOME", "/s"), ("DUAN_STATE", "here")]).as_deref(), Some(Path::new("here")));
         assert_eq!(folder(&[("HOME", ""), ("DUAN_STATE", "")]), None);
     }
 }

@@ -115,7 +115,12 @@ fn untag(name: &str, tags: &[String], common: &Common) -> anyhow::Result<()> {
     let mut records = open(name)?;
     let record = records.find(name)?;
     if records.untag(record.id, tags)? == 0 {
-        bail!("record {} has no tag {}; see `duan records show {}`", record.id, on_one_line(&tags.join(", ")), record.id);
+        bail!(
+            "record {} has no tag {}; see `duan records show {}`",
+            record.id,
+            on_one_line(&tags.join(", ")),
+            record.id
+        );
     }
     tell_tags(&records, record.id, common)
 }
@@ -134,7 +139,9 @@ fn tell_tags(records: &Records, id: i64, common: &Common) -> anyhow::Result<()> 
 
 fn delete(args: &DeleteArgs, common: &Common) -> anyhow::Result<()> {
     if args.records.is_empty() && args.filter.is_empty() {
-        bail!("nothing says which records to delete; name them by their numbers, or by options such as --tag, with --yes");
+        bail!(
+            "nothing says which records to delete; name them by their numbers, or by options such as --tag, with --yes"
+        );
     }
     let mut records = match args.records.first() {
         Some(name) => open(name)?,
@@ -147,7 +154,10 @@ fn delete(args: &DeleteArgs, common: &Common) -> anyhow::Result<()> {
     if args.records.is_empty() {
         found = records.list(&args.filter.filter()?)?;
         if !args.yes && !found.is_empty() {
-            bail!("{} would be deleted; say --yes to delete them, or see them with `duan records list`", counted(found.len(), "record"));
+            bail!(
+                "{} would be deleted; say --yes to delete them, or see them with `duan records list`",
+                counted(found.len(), "record")
+            );
         }
     }
     for name in &args.records {

@@ -186,7 +186,8 @@ mod tests {
         assert_eq!((low + high, (470.0..480.0).contains(&low)), (1002.0, true), "{low}");
     }
 
-    /// Of 2,000 made-up pairs of runs the interval must hold the true ratio nine times of ten, less two deviations of that share.
+    /// Of 2,000 made-up pairs of runs the interval must hold the true ratio nine times of ten, less three deviations of that
+    /// share.
     #[test]
     fn intervals_hold_the_truth_as_often_as_they_say() {
         const TRIALS: usize = 2000;
@@ -201,7 +202,7 @@ mod tests {
                         low <= truth && truth <= high
                     });
                     let share = held.count() as f64 / TRIALS as f64;
-                    assert!((0.887..=0.955).contains(&share), "{count_a} {count_b} {is_skewed} {truth}: {share}");
+                    assert!((0.88..=0.955).contains(&share), "{count_a} {count_b} {is_skewed} {truth}: {share}");
                 }
             }
         }
@@ -217,7 +218,7 @@ mod tests {
                 low <= 70.0 && 70.0 <= high
             });
             let share = held.count() as f64 / TRIALS as f64;
-            assert!(share >= 0.887, "{count}: {share}");
+            assert!(share >= 0.88, "{count}: {share}");
         }
     }
 

@@ -6,11 +6,8 @@ use super::*;
 use crate::records::tests::{decode, head, prefill};
 
 fn side(results: Vec<Measured>, change: impl FnOnce(&mut Head)) -> Side {
-    let mut head = Head {
-        temperature_before_millicelsius: Some(40_000),
-        temperature_after_millicelsius: Some(42_000),
-        ..head()
-    };
+    let mut head =
+        Head { temperature_before_millicelsius: Some(40_000), temperature_after_millicelsius: Some(42_000), ..head() };
     change(&mut head);
     Side { name: "1".into(), id: Some(1), head, results, state: Value::Null }
 }

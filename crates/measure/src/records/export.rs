@@ -43,8 +43,7 @@ pub fn json(records: &[Exported]) -> String {
 pub fn csv(records: &[Exported]) -> String {
     let heads = fields_of(&Head::default()).into_iter().map(|(name, _)| name);
     let figures = ["test", "n_prompt", "n_gen", "n_depth", "unit", "samples", "median", "low", "high"];
-    let names: Vec<String> =
-        ["uid".to_owned()].into_iter().chain(heads).chain(figures.map(str::to_owned)).collect();
+    let names: Vec<String> = ["uid".to_owned()].into_iter().chain(heads).chain(figures.map(str::to_owned)).collect();
     let mut out = names.join(",") + "\n";
     for record in records {
         let head = fields_of(&record.head);
@@ -181,7 +180,11 @@ fn flat(value: &Value) -> String {
     let escaped = |text: &str| {
         let is_odd = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         text.chars().fold(String::new(), |mut out, c| {
-            if is_odd(c) { out.extend(c.escape_default()) } else { out.push(c) }
+            if is_odd(c) {
+                out.extend(c.escape_default())
+            } else {
+                out.push(c)
+            }
             out
         })
     };

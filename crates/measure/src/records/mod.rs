@@ -144,9 +144,8 @@ impl Records {
     pub fn get(&self, id: i64) -> Result<Option<Record>> {
         let _snapshot = self.snapshot()?;
         let query = "SELECT uid, head FROM records WHERE id = ?1";
-        let row: Option<(String, String)> = self.asked(|connection| {
-            connection.query_row(query, [id], |row| Ok((row.get(0)?, row.get(1)?))).optional()
-        })?;
+        let row: Option<(String, String)> = self
+            .asked(|connection| connection.query_row(query, [id], |row| Ok((row.get(0)?, row.get(1)?))).optional())?;
         row.map(|(uid, head)| self.record(id, uid, &head)).transpose()
     }
 
@@ -158,7 +157,8 @@ impl Records {
     pub fn find(&self, name: &str) -> Result<Record> {
         let missing = || Error::NoRecord { name: name.escape_debug().to_string() };
         if let Some(back) = name.strip_prefix("last") {
-            let back = if back.is_empty() { Some(0) } else { back.strip_prefix('~').and_then(|text| text.parse().ok()) };
+            let back =
+                if back.is_empty() { Some(0) } else { back.strip_prefix('~').and_then(|text| text.parse().ok()) };
             let back: u32 = back.ok_or_else(missing)?;
             let query = "SELECT id FROM records ORDER BY taken_unix_s DESC, id DESC LIMIT 1 OFFSET ?1";
             let id = self.asked(|connection| connection.query_row(query, [back], |row| row.get(0)).optional())?;
@@ -299,7 +299,8 @@ impl Records {
         let figures = "SELECT id, test, n_prompt, n_gen, n_depth, unit, median, low, high FROM results WHERE record = ?1 \
                        ORDER BY place";
         let (tags, results) = self.asked(|connection| {
-            let tags = connection.prepare_cached(tags)?.query_map([id], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+            let tags =
+                connection.prepare_cached(tags)?.query_map([id], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
             let mut figures = connection.prepare_cached(figures)?;
             let figures = figures.query_map([id], |row| figure(connection, row))?.collect::<rusqlite::Result<_>>()?;
             Ok((tags, figures))
@@ -367,11 +368,13 @@ fn insert(transaction: &Transaction<'_>, draft: &Draft<'_>) -> rusqlite::Result<
         "INSERT INTO results (record, place, test, n_prompt, n_gen, n_depth, unit, median, low, high) VALUES (?1, ?2, ?3, ?4, ?5, ?6, \
          ?7, ?8, ?9, ?10)",
     )?;
-    let mut add_sample = transaction.prepare_cached("INSERT INTO samples (result, place, value) VALUES (?1, ?2, ?3)")?;
+    let mut add_sample =
+        transaction.prepare_cached("INSERT INTO samples (result, place, value) VALUES (?1, ?2, ?3)")?;
     for (place, figure) in results.iter().enumerate() {
         let Measured { test, n_prompt, n_gen, n_depth, unit, samples, median, low, high } = figure;
         let place = place as i64;
-        let [n_prompt, n_gen, n_depth] = [*n_prompt, *n_gen, *n_depth].map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX));
+        let [n_prompt, n_gen, n_depth] =
+            [*n_prompt, *n_gen, *n_depth].map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX));
         add_figure.execute(params![record, place, test, n_prompt, n_gen, n_depth, unit, median, low, high])?;
         let result = transaction.last_insert_rowid();
         for (place, value) in samples.iter().enumerate() {

@@ -173,7 +173,8 @@ fn filters_leave_out_and_the_newest_is_first() {
 fn a_record_is_found_by_what_it_is_called() {
     let (_folder, mut records) = records();
     let [old, new, middle] = three(&mut records);
-    let id = |records: &Records, name: &str| records.find(name).map(|record| record.id).map_err(|error| error.to_string());
+    let id =
+        |records: &Records, name: &str| records.find(name).map(|record| record.id).map_err(|error| error.to_string());
     assert_eq!(["last", "last~0", "last~1", "last~2"].map(|name| id(&records, name).unwrap()), [new, new, middle, old]);
     assert_eq!(id(&records, &middle.to_string()), Ok(middle));
     assert_eq!(id(&records, "base"), Ok(old));
@@ -263,7 +264,9 @@ fn csv_has_a_line_for_each_figure_and_quotes_every_value() {
         assert_eq!(line.split("\",\"").count(), columns, "{line}");
         assert!(line.contains("\"a\"\"b\\u{1b}.gguf\"") && line.contains("\"x; y\"") && line.contains("\"one; two\""));
     }
-    assert!(lines[2].ends_with("\"70.0; 71.3; 70.2; 0.3333333333333333; 70.9\",\"70.2\",\"0.3333333333333333\",\"71.3\""));
+    assert!(
+        lines[2].ends_with("\"70.0; 71.3; 70.2; 0.3333333333333333; 70.9\",\"70.2\",\"0.3333333333333333\",\"71.3\"")
+    );
 }
 
 #[test]

@@ -125,7 +125,9 @@ fn sentence(test: &Difference) -> String {
     let name = cell(&test.test);
     let (ratio, interval) = (test.ratio.map_or("-".to_owned(), times), interval(test).unwrap_or_default());
     match test.verdict {
-        Verdict::WithinNoise => format!("{name}: the difference is within the noise; its 90 % interval, {interval}, holds 1."),
+        Verdict::WithinNoise => {
+            format!("{name}: the difference is within the noise; its 90 % interval, {interval}, holds 1.")
+        }
         Verdict::Better => format!("{name}: B is better, {ratio} times A (90 % interval {interval})."),
         Verdict::Worse => format!("{name}: B is worse, {ratio} times A (90 % interval {interval})."),
         Verdict::TooFewSamples => format!(

@@ -13,7 +13,9 @@ pub(crate) fn profile_line(profile: &Profile) -> String {
         some => format!(", {some} of them from other machines"),
     };
     let phases = [("decode", &profile.decode), ("prefill", &profile.prefill)];
-    let told = phases.into_iter().filter_map(|(phase, best)| Some(format!("{phase} was fastest with {}", told(best.as_ref()?))));
+    let told = phases
+        .into_iter()
+        .filter_map(|(phase, best)| Some(format!("{phase} was fastest with {}", told(best.as_ref()?))));
     let records = counted(profile.records, "record");
     on_one_line(&format!("{records} of this chip{elsewhere}: {}", told.collect::<Vec<_>>().join(", ")))
 }

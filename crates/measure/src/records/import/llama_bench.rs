@@ -39,7 +39,8 @@ const OF_TEST: &[&str] = &[
 ];
 
 /// What builds of before `backends` said of theirs.
-const BACKENDS_OF_BEFORE: &[&str] = &["cuda", "vulkan", "opencl", "kompute", "metal", "sycl", "rpc", "gpu_blas", "blas"];
+const BACKENDS_OF_BEFORE: &[&str] =
+    &["cuda", "vulkan", "opencl", "kompute", "metal", "sycl", "rpc", "gpu_blas", "blas"];
 
 type Fields = Map<String, Value>;
 type Result<T> = std::result::Result<T, String>;
@@ -53,7 +54,8 @@ pub(super) fn records(rows: &[Value]) -> Result<Vec<Imported>> {
     let mut open: HashMap<String, usize> = HashMap::new();
     for (index, row) in rows.iter().enumerate() {
         let named = |what: String| format!("row {}: {what}", index + 1);
-        let fields = row.as_object().ok_or_else(|| named("expected a row of llama-bench, found something else".to_owned()))?;
+        let fields =
+            row.as_object().ok_or_else(|| named("expected a row of llama-bench, found something else".to_owned()))?;
         let figure = figure(fields).map_err(named)?;
         let key = settings(fields);
         let place = open.get(&key).copied();
@@ -179,7 +181,8 @@ fn figure(fields: &Fields) -> Result<Measured> {
         (Some(times), _) => times.iter().map(|ns| n_prompt.saturating_add(n_gen) as f64 * 1e9 / ns).collect(),
         (None, Some(rates)) => rates,
         (None, None) => {
-            return Err("it has neither samples_ns nor samples_ts; llama-bench writes them with -o json and -o jsonl".to_owned());
+            return Err("it has neither samples_ns nor samples_ts; llama-bench writes them with -o json and -o jsonl"
+                .to_owned());
         }
     };
     Ok(Measured::new(&name, [n_prompt, n_gen, n_depth], TOKENS_PER_S, rates))

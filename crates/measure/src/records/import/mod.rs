@@ -24,7 +24,8 @@ pub type Imported = Exported;
 const LIMIT_BYTES: u64 = 256 << 20;
 
 /// What could be read.
-const EXPECTED: &str = "expected what `duan records export`, `duan bench --json` or `llama-bench -o json` (or jsonl) writes";
+const EXPECTED: &str =
+    "expected what `duan records export`, `duan bench --json` or `llama-bench -o json` (or jsonl) writes";
 
 /// Reads the file at `path`; `-` is the standard input.
 ///
@@ -76,7 +77,10 @@ fn values(bytes: &[u8]) -> serde_json::Result<Vec<Value>> {
 fn exported(fields: &Map<String, Value>) -> std::result::Result<Vec<Imported>, String> {
     let version = fields["duan_records"].as_u64().unwrap_or(u64::MAX);
     if version > JSON_VERSION {
-        return Err("it comes from a later version of duan, which writes records in another way; use that one, or a newer".to_owned());
+        return Err(
+            "it comes from a later version of duan, which writes records in another way; use that one, or a newer"
+                .to_owned(),
+        );
     }
     let Some(records) = fields.get("records").and_then(Value::as_array) else {
         return Err("expected a list of records under \"records\", found none".to_owned());
@@ -84,7 +88,9 @@ fn exported(fields: &Map<String, Value>) -> std::result::Result<Vec<Imported>, S
     let record = |(index, value): (usize, &Value)| {
         let record = Imported::deserialize(value).map_err(|error| format!("record {}: {error}", index + 1))?;
         let is_uid = record.uid.len() == UID_DIGITS && record.uid.chars().all(|c| c.is_ascii_hexdigit());
-        is_uid.then_some(record).ok_or_else(|| format!("record {}: uid has not {UID_DIGITS} hexadecimal digits", index + 1))
+        is_uid
+            .then_some(record)
+            .ok_or_else(|| format!("record {}: uid has not {UID_DIGITS} hexadecimal digits", index + 1))
     };
     records.iter().enumerate().map(record).collect()
 }
