@@ -29,8 +29,8 @@ pub(super) fn run(args: &FilterArgs, common: &Common) -> anyhow::Result<()> {
     print(&table(&shown).text())?;
     let all = if filter.limit.is_some() { shown.len() } else { records.count(&filter)? };
     if all > shown.len() {
-        let (shown, all) = (grouped(shown.len() as u64), grouped(all as u64));
-        say(&format!("the newest {shown} of {all} records; --limit {all} shows all"));
+        let shown = shown.len();
+        say(&format!("the newest {shown} of {} records; --limit {all} shows all", grouped(all as u64)));
     }
     Ok(())
 }
