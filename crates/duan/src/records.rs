@@ -13,6 +13,7 @@ pub use duan_measure::records::{
     BENCH, Best, DUAN, Error, Exported, FILE_NAME, Filter, Head, ImportReport, Imported, Measured, NewRecord, Profile,
     Record, Records, TOKENS_PER_S, csv, json, llama_bench, parse_since, read_file,
 };
+use duan_system::Chip;
 use serde_json::Value;
 
 use crate::error::Result;
@@ -48,6 +49,13 @@ pub fn open_existing() -> Result<Option<Records>> {
 /// As [`open`] and [`Records::add`].
 pub fn add(record: &NewRecord) -> Result<i64> {
     Ok(open()?.add(record)?)
+}
+
+/// What the records say of the best settings of a chip, where some of them come from other machines: this machine begins with what they
+/// found. None where there are none, or they cannot be read: nothing depends on it.
+pub fn profile_from_elsewhere(chip: &Chip) -> Option<Profile> {
+    let profile = open_existing().ok().flatten()?.profile_for(chip).ok().flatten();
+    profile.filter(|profile| profile.from_elsewhere > 0)
 }
 
 /// What a person wants to compare: a record by its number or as `last` and `last~1`, a file that was exported or printed by

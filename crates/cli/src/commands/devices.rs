@@ -7,9 +7,11 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use duan::quant::{FORMATS, Format, format_by_name};
+use duan::records::profile_from_elsewhere;
 use duan::{CpuInfo, DeviceInfo, Engine, EngineOptions};
 use serde_json::json;
 
+use super::records::profile_line;
 use crate::args::{Cli, Common, isa_of_environment, threads_of_environment};
 use crate::output::style::on_one_line;
 use crate::output::units::ByteUnit;
@@ -39,13 +41,17 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         return kernels::run(&engine, &formats, common);
     }
     let devices = engine.devices();
+    let profile = profile_from_elsewhere(&engine.state().machine.chip());
     if common.json {
-        print_json(&json!({ "devices": devices }))?;
+        print_json(&json!({ "devices": devices, "profile": profile }))?;
     } else {
         print(&table(&devices).text())?;
         for cpu in devices.iter().filter_map(|device| device.cpu.as_ref()) {
             print("\n")?;
             print(&facts(cpu).text())?;
+        }
+        if let Some(profile) = profile {
+            print(&format!("\n{}\n", profile_line(&profile)))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -158,7 +158,11 @@ fn what_is_deleted_is_said_and_many_need_a_word() {
     let home = home();
     assert!(run(&home, &["records", "delete"]).failed().contains("nothing says which records to delete"));
     assert!(run(&home, &["records", "delete", "1", "--tag", "x"]).refused().contains("cannot be used with"));
-    assert!(run(&home, &["records", "delete", "--backend", "cpu"]).failed().contains("2 records would be deleted; say --yes"));
+    assert!(
+        run(&home, &["records", "delete", "--backend", "cpu"])
+            .failed()
+            .contains("2 records would be deleted; say --yes")
+    );
     assert!(run(&home, &["records", "delete", "1", "9"]).failed().contains("there is no record 9"));
     assert_eq!(run(&home, &["records", "list", "--json"]).json()["records"].as_array().unwrap().len(), 2);
     let ran = run(&home, &["records", "delete", "1"]);
@@ -223,7 +227,10 @@ fn results_of_llama_bench_become_records() {
     home.file("bare.json", bare.to_string().as_bytes());
     let ran = run(&home, &["records", "import", "bare.json"]);
     let line = ran.failed();
-    assert!(line.starts_with("duan: error: bare.json: no record was made") && line.contains("model_filename"), "{line}");
+    assert!(
+        line.starts_with("duan: error: bare.json: no record was made") && line.contains("model_filename"),
+        "{line}"
+    );
     for (name, bytes) in [("x.json", &b"{"[..]), ("y.json", b"\xff\xfe"), ("z.json", b"7")] {
         home.file(name, bytes);
         assert!(run(&home, &["records", "import", name]).failed().contains(name));
@@ -263,7 +270,10 @@ fn a_comparison_asks_first_and_then_tells_the_difference() {
     assert_eq!((&json["comparable"], &json["questions"][0]["answer"]), (&"yes".into(), &"yes".into()));
     let answers: Vec<&Value> = json["questions"].as_array().unwrap().iter().map(|asked| &asked["answer"]).collect();
     assert_eq!(answers, [&Value::from("yes"); 5]);
-    assert_eq!((&json["tests"][0]["verdict"], &json["tests"][1]["verdict"]), (&"within_noise".into(), &"better".into()));
+    assert_eq!(
+        (&json["tests"][0]["verdict"], &json["tests"][1]["verdict"]),
+        (&"within_noise".into(), &"better".into())
+    );
 }
 
 #[test]
@@ -286,4 +296,35 @@ fn files_are_compared_like_records() {
     assert!(ran.failed().contains("two.json: it holds 2 records"), "{ran:?}");
     assert!(run(&home, &["compare", "1", "none"]).failed().contains("there is no record none"));
     assert_eq!(run(&home, &["compare", "1"]).code, Some(2));
+}
+
+#[test]
+fn records_of_the_same_chip_from_another_machine_are_where_a_new_one_begins() {
+    let home = Home::new();
+    assert_eq!(run(&home, &["devices", "--json"]).json()["profile"], Value::Null);
+    let chip = duan::Engine::new(duan::EngineOptions::default()).unwrap().state().machine.chip();
+    if chip.model.get().is_none() {
+        // Nobody knows what such a machine is, so no record can be of the same.
+        return;
+    }
+    let mut records = Records::open(&file(&home)).unwrap();
+    let mut own = record("2026-11-29T12:00:00Z", &[70.0; 5]);
+    own.head.chip = Some(chip.to_string());
+    records.add(&own).unwrap();
+    // What this machine found itself is no news to it.
+    assert_eq!(run(&home, &["devices", "--json"]).json()["profile"], Value::Null);
+    let mut other = record("2026-11-28T12:00:00Z", &[80.0; 5]);
+    other.head.chip = Some(chip.to_string());
+    other.head.machine = Some("another".into());
+    other.head.threads_decode = Some(3);
+    records.add(&other).unwrap();
+    let profile = run(&home, &["devices", "--json"]).json()["profile"].take();
+    assert_eq!((&profile["records"], &profile["from_elsewhere"]), (&2.into(), &1.into()));
+    assert_eq!((&profile["decode"]["threads"], &profile["decode"]["tokens_per_s"]), (&3.into(), &80.0.into()));
+    let page = run(&home, &["devices"]).done().to_owned();
+    let line = page.lines().last().unwrap();
+    assert!(
+        line.starts_with("2 records of this chip, 1 of them from other machines: decode was fastest with 3 threads"),
+        "{line}"
+    );
 }

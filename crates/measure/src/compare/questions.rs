@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
-use serde::Serialize;
+use duan_system::{State, differences};
+use serde::{Deserialize as _, Serialize};
+use serde_json::Value;
 
 use super::Side;
 use crate::records::{Head, Measured};
@@ -142,7 +144,34 @@ fn threads(a: &Side, b: &Side) -> Vec<Part> {
         same("threads of prefill", head_a.threads_prefill, head_b.threads_prefill),
         same_name("pinning", &text(&head_a.pinning), &text(&head_b.pinning)),
         holds("limits during the run", doubts, Vec::is_empty, told),
+        state(&a.state, &b.state),
     ]
+}
+
+/// What [`differences`] says of a setting that only one of two states has.
+const NOT_READABLE: &str = "not readable";
+
+/// Whether the machines had the same settings (governor, limits, power, large pages, ...). One that only one of them says is not known.
+fn state(a: &Value, b: &Value) -> Part {
+    let name = "state of the machine";
+    let (Some(a), Some(b)) = (read_state(a), read_state(b)) else {
+        return Part { name, answer: Answer::Unknown, a: None, b: None };
+    };
+    let found = differences(&a, &b);
+    let is_known = |value: &str| value != NOT_READABLE;
+    let answers = found
+        .iter()
+        .map(|setting| Answer::of((is_known(&setting.before) && is_known(&setting.after)).then_some(false)));
+    let told =
+        |values: Vec<String>| if values.is_empty() { "no setting differs".to_owned() } else { values.join("; ") };
+    let before = found.iter().map(|setting| format!("{} {}", setting.name, setting.before)).collect();
+    let after = found.iter().map(|setting| format!("{} {}", setting.name, setting.after)).collect();
+    Part { name, answer: Answer::of_all(answers), a: Some(told(before)), b: Some(told(after)) }
+}
+
+/// A state that was read; none where a report has none, or one that says nothing.
+fn read_state(value: &Value) -> Option<State> {
+    State::deserialize(value).ok().filter(|state| *state != State::default())
 }
 
 fn backend(a: &Head, b: &Head) -> Vec<Part> {

@@ -1,6 +1,6 @@
 //! The questions, and what a difference says.
 
-use serde_json::Value;
+use duan_system::{Reading, State};
 
 use super::*;
 use crate::records::tests::{decode, head, prefill};
@@ -9,7 +9,16 @@ fn side(results: Vec<Measured>, change: impl FnOnce(&mut Head)) -> Side {
     let mut head =
         Head { temperature_before_millicelsius: Some(40_000), temperature_after_millicelsius: Some(42_000), ..head() };
     change(&mut head);
-    Side { name: "1".into(), id: Some(1), head, results, state: Value::Null }
+    Side { name: "1".into(), id: Some(1), head, results, state: state(|_| ()) }
+}
+
+/// A machine with some settings, as a report has it.
+fn state(change: impl FnOnce(&mut State)) -> Value {
+    let mut state = State::default();
+    state.processor.model = Reading::Known("A Processor".into());
+    state.power.profile = Reading::Known("balanced".into());
+    change(&mut state);
+    serde_json::to_value(state).unwrap()
 }
 
 fn figures() -> Vec<Measured> {
@@ -54,6 +63,26 @@ fn five_questions_each_have_their_answer() {
     assert_eq!(answers(|head| head.temperature_after_millicelsius = Some(45_001)), [Yes, Yes, Yes, No, Yes]);
     assert_eq!(answers(|head| head.temperature_after_millicelsius = Some(45_000)), [Yes; 5]);
     assert_eq!(answers(|head| head.temperature_before_millicelsius = None), [Yes, Yes, Yes, Unknown, Yes]);
+}
+
+#[test]
+fn settings_of_the_machine_belong_to_the_question_of_limits() {
+    let part = |state: Value| {
+        let found = compare(&same(), &Side { state, ..same() });
+        let part = found.questions[1].parts.iter().find(|part| part.name == "state of the machine").unwrap().clone();
+        assert_eq!(found.questions[1].answer, part.answer);
+        (part.answer, part.a, part.b)
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(part(state(|_| ())), (Yes, some("no setting differs"), some("no setting differs")));
+    let saver = state(|state| state.power.profile = Reading::Known("power-saver".into()));
+    assert_eq!(part(saver), (No, some("power profile balanced"), some("power profile power-saver")));
+    let unread = state(|state| state.power.profile = Reading::NotReadable("denied".into()));
+    assert_eq!(part(unread), (Unknown, some("power profile balanced"), some("power profile not readable")));
+    // A report of an older duan, or of another engine.
+    for none in [Value::Null, serde_json::json!({}), serde_json::json!([]), serde_json::json!("x")] {
+        assert_eq!(part(none), (Unknown, None, None));
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use duan_system::Chip;
 use serde::Serialize;
 
 use super::record::{Measured, Record};
@@ -66,24 +67,30 @@ struct Run<'a> {
 }
 
 impl Records {
-    /// What the records of a chip (as [`super::Head::chip`] has it) say of its best settings; none where there are none.
+    /// What the records of a chip say of its best settings; none where there are none, or nobody knows what the chip is.
     ///
     /// Only rates of the same model and the same test can be compared, so the settings that were fastest most often are the best; where
     /// two were as often, those of the newer record. Records that were marked doubtful, and those of other engines, do not count.
     ///
     /// # Errors
     /// As every reading.
-    pub fn profile_for(&self, chip: &str) -> Result<Option<Profile>> {
+    pub fn profile_for(&self, chip: &Chip) -> Result<Option<Profile>> {
+        if chip.model.get().is_none() {
+            return Ok(None);
+        }
+        let chip = chip.to_string();
         let machine = self.machine()?;
-        let filter = Filter { chip: Some(chip.to_owned()), ..Filter::default() };
+        let filter = Filter { chip: Some(chip.clone()), ..Filter::default() };
         let is_sound = |record: &Record| {
             let head = &record.head;
-            head.is_own() && head.chip.as_deref() == Some(chip) && head.doubtful.as_deref().is_some_and(<[_]>::is_empty)
+            head.is_own()
+                && head.chip.as_deref() == Some(&*chip)
+                && head.doubtful.as_deref().is_some_and(<[_]>::is_empty)
         };
         let records: Vec<Record> = self.list(&filter)?.into_iter().filter(is_sound).collect();
         let from_elsewhere = records.iter().filter(|record| record.head.machine.as_deref() != Some(&*machine)).count();
         let profile = Profile {
-            chip: chip.to_owned(),
+            chip,
             records: records.len(),
             from_elsewhere,
             decode: best(&records, DECODE),

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use duan_system::{Chip, ChipCores, Reading};
 use proptest::prelude::*;
 use rusqlite::Connection;
 use serde_json::json;
@@ -19,7 +20,7 @@ pub(crate) fn head() -> Head {
         engine: DUAN.into(),
         engine_version: "0.1.0".into(),
         build_profile: Some("release".into()),
-        chip: Some("A Processor, x86_64, 4 cores".into()),
+        chip: Some("A Processor, 4 cores, x86_64".into()),
         model_filename: "SmolLM2-135M-Q4_1.gguf".into(),
         model_sha256: Some("ab".repeat(32)),
         model_type: "llama 135M Q4_1".into(),
@@ -416,7 +417,12 @@ fn a_file_that_may_only_be_read_is_read() {
 #[test]
 fn the_best_settings_of_a_chip_are_those_that_won_most_often() {
     let (_folder, mut records) = records();
-    let chip = head().chip.unwrap();
+    let chip = Chip {
+        model: Reading::Known("A Processor".into()),
+        architecture: Reading::Known("x86_64".into()),
+        cores: Reading::Known(vec![ChipCores { count: 4, ..ChipCores::default() }]),
+    };
+    assert_eq!(Some(chip.to_string()), head().chip);
     assert_eq!(records.profile_for(&chip).unwrap(), None);
     let mut add = |model: &str, threads: u64, rate: f64, change: fn(&mut Head)| {
         let mut new = record();
@@ -433,7 +439,7 @@ fn the_best_settings_of_a_chip_are_those_that_won_most_often() {
     add("c", 4, 30.0, |_| ());
     // These do not count.
     add("a", 8, 900.0, |head| head.doubtful = Some(vec!["a neighbour".into()]));
-    add("a", 8, 900.0, |head| head.chip = Some("A Processor, x86_64, 4 cores and more".into()));
+    add("a", 8, 900.0, |head| head.chip = Some("A Processor, 4 cores, x86_64 and more".into()));
     add("a", 8, 900.0, |head| head.engine = "llama.cpp".into());
     let profile = records.profile_for(&chip).unwrap().unwrap();
     assert_eq!((profile.records, profile.from_elsewhere, profile.prefill), (5, 1, None));
@@ -441,6 +447,8 @@ fn the_best_settings_of_a_chip_are_those_that_won_most_often() {
     assert_eq!((decode.threads, decode.best_in, decode.comparisons), (2, 2, 3));
     assert_eq!((decode.tokens_per_s, &*decode.isa, &*decode.test), (70.0, "avx2", "tg128"));
     assert_ne!(decode.record, best);
+    let unknown = Chip { model: Reading::NotReadable("x".into()), ..chip };
+    assert_eq!(records.profile_for(&unknown).unwrap(), None);
 }
 
 proptest! {

@@ -36,7 +36,7 @@ fn settings(record: &Record, is_here: bool) -> anyhow::Result<Table> {
     for (name, value) in head {
         let value = match (name.as_str(), text(&value)) {
             ("machine", _) if is_here => "this one".to_owned(),
-            ("machine", id) => format!("another one: {id}"),
+            ("machine", id) if record.head.machine.is_some() => format!("another one: {id}"),
             (_, value) => value,
         };
         table.row([on_one_line(&name).replace('_', " "), value]);
