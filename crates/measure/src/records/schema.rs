@@ -34,7 +34,6 @@ pub(super) const STEPS: &[&str] = &["
         document TEXT NOT NULL
     ) STRICT;
     CREATE INDEX records_by_time ON records (taken_unix_s, id);
-    CREATE INDEX records_by_chip ON records (chip);
     CREATE TABLE results (
         id INTEGER PRIMARY KEY,
         record INTEGER NOT NULL REFERENCES records ON DELETE CASCADE,

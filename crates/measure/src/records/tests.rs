@@ -356,6 +356,21 @@ fn nothing_is_made_by_looking() {
 }
 
 #[test]
+fn what_the_first_schema_kept_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(FILE_NAME);
+    Connection::open(&path).unwrap().execute_batch(include_str!("version_1.sql")).unwrap();
+    let mut records = Records::open(&path).unwrap();
+    let kept = records.find("base").unwrap();
+    assert_eq!((kept.id, &*kept.uid), (7, "00112233445566778899aabbccddeeff"));
+    assert_eq!((kept.head.threads_decode, &kept.head.more["of_then"]), (Some(2), &1.into()));
+    assert_eq!((&kept.results[0].samples[..], kept.results[0].low), (&[70.0, 71.0][..], None));
+    assert_eq!(records.machine().unwrap(), "0011223344556677");
+    assert_eq!(records.add(&record()).unwrap(), 8);
+    assert_eq!(records.find("last~1").unwrap().id, 7);
+}
+
+#[test]
 fn an_older_file_goes_through_the_steps_that_it_lacks() {
     let (_folder, mut records) = records();
     records.add(&record()).unwrap();

@@ -348,5 +348,6 @@ mod tests {
         let one = r#"{"duan_records": 1, "records": [{"uid": "x", "head": {}, "results": []}]}"#;
         assert!(error(one).contains("record 1: uid has not 32"));
         assert!(error(&"[".repeat(100_000)).contains("recursion limit"));
+        assert!(error(&format!("[{}0]", "0,".repeat(10_000_001))).contains("more than 10000000 values"));
     }
 }

@@ -22,6 +22,8 @@ pub type Imported = Exported;
 
 /// A file of records longer than this is none: that of a thousand benchmarks has some ten million bytes.
 const LIMIT_BYTES: u64 = 256 << 20;
+/// One with more values would take some gigabyte of memory; that of a thousand benchmarks has some millions.
+const LIMIT_VALUES: usize = 10_000_000;
 
 /// What could be read.
 const EXPECTED: &str =
@@ -53,6 +55,10 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Vec<Imported>> {
     if bytes.len() as u64 > LIMIT_BYTES {
         return Err(wrong(format!("it is longer than {} MiB, so it is no file of records", LIMIT_BYTES >> 20)));
     }
+    // Between any two values of a list or an object stands a comma.
+    if bytes.iter().filter(|&&byte| byte == b',').count() > LIMIT_VALUES {
+        return Err(wrong(format!("it has more than {LIMIT_VALUES} values, so it is no file of records")));
+    }
     let values = values(bytes).map_err(|error| wrong(format!("{EXPECTED}, found no JSON: {error}")))?;
     let records = match &values[..] {
         [Value::Object(fields)] if fields.contains_key("duan_records") => exported(fields),
@@ -70,7 +76,7 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Vec<Imported>> {
 /// The documents of a file: one, or one on each line.
 fn values(bytes: &[u8]) -> serde_json::Result<Vec<Value>> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    serde_json::Deserializer::from_slice(bytes).into_iter().collect()
+    serde_json::Deserializer::from_slice(bytes).into_iter().take(LIMIT_VALUES).collect()
 }
 
 /// What [`super::json`] wrote.
