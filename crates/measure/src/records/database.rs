@@ -1,7 +1,7 @@
 //! The file that holds the records, opened.
 //!
 //! It has a rollback journal and no write-ahead log: that log needs memory which programs share, so it does not work where the home
-//! folder lies on a network, and a folder that may only be read could not be read at all (<https://sqlite.org/wal.html>). Records are
+//! folder lies on a network, and a folder that may only be read could not be read at all (SQLite's page on WAL). Records are
 //! few, each is one short transaction, and nobody reads while many write, so nothing is lost by it. `synchronous = EXTRA` waits until
 //! also the end of the journal is on the disk: what was said to be kept is there after a loss of power.
 
@@ -48,7 +48,7 @@ fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, Error> {
     let failed = |error| Error::of(path, error);
     let connection = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
     connection.busy_timeout(Duration::from_secs(BUSY_S)).map_err(failed)?;
-    // What SQLite's page on security asks for where a file may come from elsewhere: <https://sqlite.org/security.html>.
+    // What SQLite's page "Defense Against The Dark Arts" asks for where a file may come from elsewhere.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true).map_err(failed)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false).map_err(failed)?;
     for (name, value) in [("cell_size_check", "ON"), ("foreign_keys", "ON"), ("synchronous", "EXTRA")] {

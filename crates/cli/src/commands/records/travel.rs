@@ -109,5 +109,5 @@ fn import_one(file: &Path) -> anyhow::Result<ImportReport> {
     let found = records::read_file(file)?;
     let mut records = records::open()?;
     let report = records.import(&found);
-    Ok(report.with_context(|| on_one_line(&file.display().to_string()))?)
+    report.with_context(|| on_one_line(&file.display().to_string()))
 }
