@@ -88,7 +88,11 @@ fn differences(tests: &[Difference]) -> Table {
 
 /// A ratio: near 1 it has three digits after the point, since one per cent is what people look for.
 fn times(ratio: f64) -> String {
-    if (0.1..10.0).contains(&ratio) { format!("{ratio:.3}") } else { three_digits(ratio) }
+    match ratio {
+        0.0..0.1 => format!("{ratio:.2e}"),
+        0.1..10.0 => format!("{ratio:.3}"),
+        _ => three_digits(ratio),
+    }
 }
 
 fn interval(test: &Difference) -> Option<String> {
