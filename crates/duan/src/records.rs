@@ -11,7 +11,7 @@ pub use duan_measure::compare::{
 };
 pub use duan_measure::records::{
     BENCH, Best, DUAN, Error, Exported, FILE_NAME, Filter, Head, ImportReport, Imported, Measured, NewRecord, Profile,
-    Record, Records, TOKENS_PER_S, csv, json, llama_bench, parse_since, read_file,
+    Record, Records, TOKENS_PER_S, csv, from_rows, json, llama_bench, parse_since, read_file,
 };
 use duan_system::Chip;
 use serde_json::Value;
@@ -91,9 +91,10 @@ fn of_file(name: &str) -> std::result::Result<Side, Error> {
     }
 }
 
-/// The machine's state as a report has it.
+/// The machine's state as a report has it: in it, or in its first row.
 fn state(document: &Value) -> Value {
-    document.get("state").cloned().unwrap_or_default()
+    let state = document.get("state").or_else(|| document.get(0)?.get("state"));
+    state.cloned().unwrap_or_default()
 }
 
 /// Writes a text to a file, which appears whole or not at all.

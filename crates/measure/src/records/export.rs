@@ -108,14 +108,14 @@ const LLAMA_BENCH: &[&str] = &[
 pub fn llama_bench(records: &[Exported]) -> String {
     let mut out = LLAMA_BENCH.join(",") + "\n";
     for record in records {
-        // What was imported from llama-bench is a list of its rows, one for each figure.
-        let rows = record.document.as_array().filter(|rows| rows.len() == record.results.len());
-        for (place, figure) in record.results.iter().enumerate() {
+        // What was imported from llama-bench, and what duan's benchmarks print, is a list of such rows.
+        let rows = record.document.as_array().map_or(&[][..], |rows| &rows[..]);
+        for figure in &record.results {
             let is_test = figure.unit == TOKENS_PER_S && figure.n_prompt.saturating_add(figure.n_gen) > 0;
             if !is_test {
                 continue;
             }
-            let said = rows.and_then(|rows| rows[place].as_object()).filter(|row| is_row_of(row, figure));
+            let said = rows.iter().filter_map(Value::as_object).find(|row| is_row_of(row, figure));
             let own = columns(&record.head, figure);
             let value = |name: &&str| said.and_then(|row| row.get(*name)).or_else(|| own.get(*name)).cloned();
             out.push_str(&line(LLAMA_BENCH.iter().map(|name| value(name).unwrap_or_default())));

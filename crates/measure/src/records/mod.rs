@@ -26,7 +26,7 @@ use serde_json::Value;
 pub use error::Error;
 pub use export::{Exported, csv, json, llama_bench};
 pub use filter::{Filter, parse_since};
-pub use import::{Imported, read, read_file};
+pub use import::{Imported, from_rows, read, read_file};
 pub use profile::{Best, Profile};
 pub use record::{BENCH, DUAN, Head, Measured, NewRecord, Record, TOKENS_PER_S};
 

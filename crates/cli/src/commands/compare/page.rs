@@ -89,7 +89,7 @@ fn differences(tests: &[Difference]) -> Table {
 /// A ratio: near 1 it has three digits after the point, since one per cent is what people look for.
 fn times(ratio: f64) -> String {
     match ratio {
-        0.0..0.1 => format!("{ratio:.2e}"),
+        0.0..0.1 => format!("{ratio:.4}"),
         0.1..10.0 => format!("{ratio:.3}"),
         _ => three_digits(ratio),
     }

@@ -1,4 +1,4 @@
-//! Rows of `llama-bench -o json` and `-o jsonl`, and those of `duan bench`, which have the same names.
+//! Rows of `llama-bench -o json` and `-o jsonl`, and those of `duan bench`, which have the same names and more (`duan_bench.rs`).
 //!
 //! Fields are found by name: from version to version some were added, renamed and left out. Rows of the same settings, which differ in
 //! their tests, are one record; the rows themselves, with every field, are its document.
@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
+use super::duan_bench::{self, is_own};
 use super::{Imported, record};
 use crate::bench::Test;
 use crate::records::record::{BENCH, DUAN, Head, Measured, TOKENS_PER_S};
@@ -23,26 +24,13 @@ const OF_TEST: &[&str] = &[
     "stddev_ts",
     "samples_ns",
     "samples_ts",
-    // Of duan's rows.
-    "test",
-    "median_ts",
-    "min_ts",
-    "max_ts",
-    "bytes_per_token",
-    "read_bytes_per_s",
-    "bandwidth",
-    "bandwidth_skipped",
-    "ceiling_ts",
-    "share",
-    "load_average",
-    "warnings",
 ];
 
 /// What builds of before `backends` said of theirs.
 const BACKENDS_OF_BEFORE: &[&str] =
     &["cuda", "vulkan", "opencl", "kompute", "metal", "sycl", "rpc", "gpu_blas", "blas"];
 
-type Fields = Map<String, Value>;
+pub(super) type Fields = Map<String, Value>;
 type Result<T> = std::result::Result<T, String>;
 
 /// The records that rows make, in the order of their first rows.
@@ -82,33 +70,45 @@ struct Draft {
 
 impl Draft {
     fn add(&mut self, fields: &Fields, figure: Measured) {
-        // duan may have other threads for prefill than for decode, and its rows have those of their own test.
+        if is_own(fields) {
+            self.add_own(fields, &figure);
+        }
+        let more = is_own(fields).then(|| duan_bench::first_token(fields, &figure)).flatten();
+        self.figures.push(figure);
+        self.figures.extend(more);
+        self.rows.push(Value::Object(fields.clone()));
+    }
+
+    /// Rows of duan may have other threads for prefill than for decode; some say only those of their own test.
+    fn add_own(&mut self, fields: &Fields, figure: &Measured) {
         let threads = number(fields, "n_threads");
-        if !is_duan(fields) || figure.is_prefill() {
+        if figure.is_prefill() {
             self.head.threads_prefill = self.head.threads_prefill.or(threads);
         }
-        if !is_duan(fields) || figure.is_decode() {
+        if figure.is_decode() {
             self.head.threads_decode = self.head.threads_decode.or(threads);
         }
-        self.figures.push(figure);
-        self.rows.push(Value::Object(fields.clone()));
+        duan_bench::add_moved(&mut self.head, fields);
     }
 }
 
 /// What tells rows of different settings apart.
 fn settings(fields: &Fields) -> String {
-    let settings = fields.iter().filter(|(name, _)| !OF_TEST.contains(&name.as_str()));
+    let own = is_own(fields);
+    let is_setting = |name: &str| if own { duan_bench::SETTINGS.contains(&name) } else { !OF_TEST.contains(&name) };
+    let settings = fields.iter().filter(|(name, _)| is_setting(name));
     let mut settings: Vec<String> = settings.map(|(name, value)| format!("{name}={value}")).collect();
     settings.sort();
     settings.join("\n")
 }
 
 fn head(fields: &Fields) -> Head {
-    let own = is_duan(fields);
+    let own = is_own(fields);
     let size = number(fields, "model_size");
     let parameters = number(fields, "model_n_params");
     let bits = size.zip(parameters).filter(|(_, parameters)| *parameters > 0);
-    Head {
+    let threads = number(fields, "n_threads").filter(|_| !own);
+    let mut head = Head {
         taken_at: text(fields, "test_time"),
         kind: BENCH.to_owned(),
         engine: if own { DUAN } else { "llama.cpp" }.to_owned(),
@@ -121,16 +121,18 @@ fn head(fields: &Fields) -> Head {
         bits_per_weight: bits.map(|(size, parameters)| size as f64 * 8.0 / parameters as f64),
         backend: backend(fields),
         isa: Some(text(fields, "isa")).filter(|isa| !isa.is_empty()),
+        threads_prefill: threads,
+        threads_decode: threads,
         pinning: pinning(fields),
         type_k: text(fields, "type_k"),
         type_v: text(fields, "type_v"),
         n_batch: number(fields, "n_batch"),
         ..Head::default()
+    };
+    if own {
+        duan_bench::complete(&mut head, fields);
     }
-}
-
-fn is_duan(fields: &Fields) -> bool {
-    text(fields, "build_commit").starts_with("duan-")
+    head
 }
 
 /// "b4567 (0a1b2c3)", or what there is of it.
@@ -197,12 +199,12 @@ fn samples(fields: &Fields, name: &str) -> Result<Option<Vec<f64>>> {
 }
 
 /// A text; empty where there is none.
-fn text(fields: &Fields, name: &str) -> String {
+pub(super) fn text(fields: &Fields, name: &str) -> String {
     fields.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// A whole number, also one that is written as a text.
-fn number(fields: &Fields, name: &str) -> Option<u64> {
+pub(super) fn number(fields: &Fields, name: &str) -> Option<u64> {
     let value = fields.get(name)?;
     value.as_u64().or_else(|| value.as_str()?.trim().parse().ok())
 }
@@ -315,7 +317,7 @@ mod tests {
         let head = &records[0].head;
         assert_eq!((&*head.engine, &*head.engine_version), ("duan", "0.1.0"));
         assert_eq!((head.threads_prefill, head.threads_decode), (Some(2), Some(2)));
-        // Such a row does not say all that a record of duan must.
+        // Such a row, of a duan of before, does not say all that a record must.
         assert!(head.missing().contains(&"model_sha256"));
     }
 

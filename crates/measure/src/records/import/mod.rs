@@ -3,6 +3,7 @@
 //! A file is read with a limit and looked at as what it is; where anything in it is not as expected, nothing of it is taken, and the
 //! error says which record or row it was.
 
+mod duan_bench;
 mod llama_bench;
 
 use std::fs::File;
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::export::{Exported, JSON_VERSION};
-use super::record::{Head, Measured};
+use super::record::{Head, Measured, NewRecord};
 use super::{Error, Result};
 
 /// A record that came from elsewhere.
@@ -71,6 +72,16 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Vec<Imported>> {
         Ok(records) => Ok(records),
         Err(what) => Err(wrong(what)),
     }
+}
+
+/// The records that rows of `duan bench` make, as its `--json` has them: those of the same settings are one, with the rows as its document.
+///
+/// # Errors
+/// Where something is no row, with its number.
+pub fn from_rows(rows: &[Value]) -> Result<Vec<NewRecord>> {
+    let records = llama_bench::records(rows).map_err(|what| Error::Wrong { what })?;
+    let new = |Imported { head, results, document, .. }| NewRecord { head, results, document };
+    Ok(records.into_iter().map(new).collect())
 }
 
 /// The documents of a file: one, or one on each line.
