@@ -28,6 +28,7 @@ pub(crate) struct Cli {
 const ENVIRONMENT: &str = "\
 Environment:
   DUAN_CACHE     folder for models, as --model-cache
+  DUAN_STATE     folder for records of benchmarks; `duan records path` shows it
   DUAN_OFFLINE   1 to never use the network, as --offline
   DUAN_THREADS   threads, as --threads
   DUAN_ISA       instruction set of the CPU to use, for example `scalar`;

@@ -20,6 +20,9 @@ pub enum Error {
     /// A benchmark that cannot be run.
     #[error(transparent)]
     Bench(#[from] duan_measure::bench::Error),
+    /// Records that cannot be read, written or found.
+    #[error(transparent)]
+    Records(#[from] duan_measure::records::Error),
     /// Models that cannot be evaluated.
     #[error(transparent)]
     Eval(#[from] crate::eval::EvalError),

@@ -18,6 +18,7 @@
 //! * [`eval::evaluate`] says how good models are on a text, and how far from a reference;
 //! * [`importance::gather`] sums up what a model's matrices are multiplied with while it reads a text;
 //! * [`sensitivity::measure`] says how much a model's output moves when one of its matrices is quantized;
+//! * [`records`] keeps what was measured, with its settings, and compares it;
 //! * [`Engine::state`] is the machine as it is now, and what duan made of it; [`state::ModelState`] what is known of a model's file;
 //! * [`Engine::ceilings`] says what the machine can do at most, and [`ceilings`] what a share of that means;
 //! * [`Engine::card`] says what a device is good for;
@@ -50,6 +51,7 @@ mod loaded;
 mod options;
 pub mod packs;
 mod place;
+pub mod records;
 mod resident;
 pub mod sensitivity;
 pub mod state;

@@ -4,9 +4,10 @@
 //!   the ceiling that the memory's bandwidth puts over decode;
 //! * [`ceilings`] is what a machine can do at most, kept for each device, and what a share of that means;
 //! * [`quality`] is perplexity and the divergence from a reference, from rows of logits to a table and a chart;
+//! * [`records`] keeps every run with its settings and samples, and [`compare`] sets two of them beside each other;
 //! * [`synth`] writes a GGUF file of random weights with the true shapes of a public model, so that a model can be timed
 //!   without a download;
-//! * [`machine`] judges whether others use the machine meanwhile.
+//! * [`machine`] judges whether others use the machine meanwhile, and [`folder`] says where what was measured is kept.
 //!
 //! Results are structs: faces make tables, JSON and pages of them. Progress is told to a function of the caller.
 //!
@@ -16,7 +17,9 @@
 
 pub mod bench;
 pub mod ceilings;
+pub mod compare;
 pub mod folder;
 pub mod machine;
 pub mod quality;
+pub mod records;
 pub mod synth;

@@ -47,6 +47,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("memmap2", &["model"]),
     ("minijinja", &["model"]),
     ("plotters", &["measure"]),
+    ("rusqlite", &["measure"]),
     ("rustyline", &["cli"]),
     ("ureq", &["hub"]),
     ("zip", &["hub"]),

@@ -10,9 +10,11 @@ use std::process::ExitCode;
 use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use duan::quant::{FORMATS, Format, format_by_name};
+use duan::records::profile_from_elsewhere;
 use duan::{CpuInfo, DeviceInfo, Engine, EngineOptions};
 use serde_json::json;
 
+use super::records::profile_line;
 use crate::args::{Cli, Common, isa_of_environment, threads_of_environment};
 use crate::interrupt::Interrupt;
 use crate::output::style::on_one_line;
@@ -64,16 +66,20 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     if args.ceilings {
         return ceilings::run(&engine, &Interrupt::install()?, args.again, common);
     }
-    let devices = engine.devices();
+    let (devices, state) = (engine.devices(), engine.state());
+    let profile = profile_from_elsewhere(&state.machine.chip());
     if common.json {
-        print_json(&json!({ "devices": devices, "state": engine.state() }))?;
+        print_json(&json!({ "devices": devices, "state": state, "profile": profile }))?;
     } else {
         print(&table(&devices).text())?;
         for cpu in devices.iter().filter_map(|device| device.cpu.as_ref()) {
             print("\n")?;
             print(&facts(cpu).text())?;
         }
-        print(&state::text(&engine.state().machine))?;
+        print(&state::text(&state.machine))?;
+        if let Some(profile) = profile {
+            print(&format!("\n{}\n", profile_line(&profile)))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod chat;
+mod compare;
 mod complete;
 mod convert;
 mod devices;
@@ -12,6 +13,7 @@ mod inspect;
 mod list;
 mod plan;
 mod quantize;
+mod records;
 mod remove;
 mod synth;
 mod tokenize;
@@ -35,6 +37,8 @@ pub(crate) enum Command {
     Devices(devices::Args),
     Plan(plan::Args),
     Bench(bench::Args),
+    Records(records::Args),
+    Compare(compare::Args),
     Convert(convert::Args),
     Quantize(quantize::Args),
     Importance(importance::Args),
@@ -58,6 +62,8 @@ pub(crate) fn run(command: Command, common: &Common) -> anyhow::Result<ExitCode>
         Command::Devices(args) => devices::run(args, common),
         Command::Plan(args) => plan::run(args, common),
         Command::Bench(args) => bench::run(args, common),
+        Command::Records(args) => records::run(args, common),
+        Command::Compare(args) => compare::run(args, common),
         Command::Convert(args) => convert::run(args, common),
         Command::Eval(args) => eval::run(args, common),
         Command::Importance(args) => importance::run(args, common),

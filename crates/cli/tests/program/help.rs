@@ -16,6 +16,8 @@ fn every_command_explains_itself() {
         "devices",
         "plan",
         "bench",
+        "records",
+        "compare",
         "convert",
         "quantize",
         "importance",

@@ -19,6 +19,7 @@ mod models;
 mod packs;
 mod quantize;
 mod real_model;
+mod records;
 mod synth;
 mod usage;
 mod whole_or_nothing;
