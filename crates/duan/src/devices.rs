@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use duan_backend::{Backend, Precision, Reference};
-use duan_cpu::{Cpu, CpuOptions, Pages, ReadBandwidth, Skipped};
+use duan_cpu::{Cpu, CpuOptions};
 use duan_engine::{Offer, Plan, make_plan};
 use duan_model::Model;
 use duan_quant::Format;
@@ -128,11 +128,6 @@ impl Devices {
         };
         let offers: Vec<Offer> = self.backends().into_iter().map(offer).collect();
         Ok(make_plan(&model.graph, &offers, allow_fallback)?.with_fusions(model, &self.backends()))
-    }
-
-    /// What the memory gives to decode, in the pages that the CPU lays weights out in: large ones.
-    pub(crate) fn read_bandwidth(&self) -> std::result::Result<ReadBandwidth, Skipped> {
-        self.cpu.read_bandwidth(self.cpu.threads_decode(), Pages::Large)
     }
 
     /// What runs for each of `formats` on the CPU, and how fast it is.

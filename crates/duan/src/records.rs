@@ -6,9 +6,7 @@
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-pub use duan_measure::compare::{
-    Answer, Comparison, Difference, Part, Question, Side, Verdict, compare, median_interval, ratio,
-};
+pub use duan_measure::compare::{Answer, Comparison, Difference, Part, Question, Side, Verdict, compare, ratio};
 pub use duan_measure::records::{
     BENCH, Best, DUAN, Error, Exported, FILE_NAME, Filter, Head, ImportReport, Imported, Measured, NewRecord, Profile,
     Record, Records, TOKENS_PER_S, csv, from_rows, json, llama_bench, parse_since, read_file,

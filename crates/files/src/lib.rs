@@ -94,6 +94,24 @@ pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
     Ok(())
 }
 
+/// Asks the system to forget what it keeps of a file in the memory, so that the next who reads it waits for the disk. What is not on the
+/// disk yet is brought there first; pages that are mapped stay. Whether it did is another question.
+///
+/// # Errors
+/// Where the system has no such thing, or the file cannot be synced.
+pub fn drop_from_page_cache(file: &File) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    {
+        file.sync_data()?;
+        Ok(rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed)?)
+    }
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    {
+        let _ = file;
+        Err(io::Error::new(io::ErrorKind::Unsupported, "duan can ask Linux only to empty its page cache"))
+    }
+}
+
 /// Fills `bytes` from `offset` of a file, whose position other readers may use meanwhile.
 ///
 /// # Errors

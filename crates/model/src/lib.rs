@@ -25,6 +25,7 @@ pub mod groups;
 pub mod hugging_face;
 mod map;
 mod model;
+pub mod page_cache;
 mod pieces;
 mod rows;
 pub mod safetensors;

@@ -56,6 +56,30 @@ impl Map {
         Ok(self.file.metadata()?.len())
     }
 
+    /// Which part of the map is in the memory, from 0 to 1, whoever brought it there: 1 of an empty one.
+    ///
+    /// # Errors
+    /// Where the system does not tell.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn resident_share(&self) -> io::Result<f64> {
+        let page_bytes = page_bytes()?;
+        let pages = self.bytes.len().div_ceil(page_bytes);
+        if pages == 0 {
+            return Ok(1.0);
+        }
+        let mut states = vec![0u8; pages];
+        // SAFETY: The map begins on a page, as every map does, and is `bytes.len()` long; `states` has a byte for each of its pages,
+        // and nothing else is written.
+        let result =
+            unsafe { libc::mincore(self.bytes.as_ptr().cast_mut().cast(), self.bytes.len(), states.as_mut_ptr()) };
+        if result != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // The lowest bit says it; the others are reserved.
+        let resident = states.iter().filter(|&state| state & 1 == 1).count();
+        Ok(resident as f64 / pages as f64)
+    }
+
     /// Tells the system that the pages of `range` will be read soon. A hint: failures do not matter.
     pub(crate) fn will_need(&self, range: Range<usize>) {
         #[cfg(unix)]
@@ -85,6 +109,14 @@ impl Map {
         #[cfg(not(unix))]
         let _ = range;
     }
+}
+
+/// Bytes of a page.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn page_bytes() -> io::Result<usize> {
+    // SAFETY: It reads a constant of the system.
+    let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    usize::try_from(bytes).ok().filter(|&bytes| bytes > 0).ok_or_else(io::Error::last_os_error)
 }
 
 impl Deref for Map {

@@ -1,28 +1,34 @@
 //! `duan bench MODEL`
 
+mod head;
 mod rows;
 
 use std::cell::RefCell;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, ValueEnum};
 use duan::EngineOptions;
 use duan::bench::{BenchEvent, BenchOptions, Progress, Test, bench};
+use duan::ceilings::CeilingEvent;
 
 use crate::args::{Cli, Common, SwitchArgs, format as weight_format, isa_of_environment, threads_of_environment};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::open;
-use crate::output::warn;
 use crate::output::work::WorkBar;
+use crate::output::{say, warn};
 use rows::Output;
 
 /// Measure prefill and decode, beside the ceiling that the memory puts over decode
 ///
 /// Names and columns are those of llama-bench: pp512 is 512 tokens in passes of many, tg128 is 128 tokens one by one, each behind -d
-/// tokens of context, without tokenizer and sampling; t/s is mean ± standard deviation. GB/s is what decode reads at the median
-/// rate, the ceiling is the memory's bandwidth (measured in the same run) over the bytes that a token reads, and the
-/// share is the median rate over the ceiling. Lists are separated by commas.
+/// tokens of context, without tokenizer and sampling; t/s is mean ± standard deviation. The median stands beside it, with the interval
+/// that holds it in 90 of 100 cases. GB/s is what decode reads at the median rate. The ceiling of decode is the memory's bandwidth over
+/// the bytes that a token reads, that of prefill what the multiplier gives over the multiply-adds of a token (`duan devices --ceilings`);
+/// the share is the median rate over the ceiling: from 60 % on good, below 20 % something is set wrongly, above 100 % the measurement is
+/// wrong. What moved on the machine meanwhile (other programs, the hypervisor, the clock, heat) is told under the table. Results are kept
+/// in the records (`duan records`). Lists are separated by commas.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Path, short name, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or web address
@@ -51,6 +57,23 @@ pub(crate) struct Args {
     #[arg(short = 'r', long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000), allow_negative_numbers = true)]
     repetitions: u32,
+    /// Rounds before each test that do not count
+    #[arg(long, value_name = "N", default_value_t = 2, conflicts_with = "no_warmup")]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=100), allow_negative_numbers = true)]
+    warm_ups: u32,
+    /// Seconds without work before each round
+    #[arg(long, value_name = "S", default_value_t = 0.2, value_parser = seconds, allow_negative_numbers = true)]
+    pause: f64,
+    /// Measure starts of the program too: the first of a model and later ones, with its files in the page cache and without (which reads
+    /// them from the disk again)
+    #[arg(long)]
+    starts: bool,
+    /// Measure the machine's ceilings anew, though those that are kept still hold
+    #[arg(long)]
+    again: bool,
+    /// Keep the results out of the records
+    #[arg(long)]
+    no_record: bool,
     /// How results are written [default: md]
     #[arg(short = 'o', long, value_name = "FORMAT", ignore_case = true)]
     output: Option<Format>,
@@ -60,7 +83,7 @@ pub(crate) struct Args {
     /// Bring float matrices into this weight format while loading, as in a chat
     #[arg(long, value_name = "F", value_parser = weight_format)]
     format: Option<&'static duan::quant::Format>,
-    /// Skip the run before each test that does not count
+    /// Skip the rounds before each test that do not count, and the warm-up after loading
     #[arg(long)]
     no_warmup: bool,
     #[command(flatten)]
@@ -78,6 +101,12 @@ pub(crate) enum Format {
     Csv,
     /// A JSON document for each test, on a line of its own
     Jsonl,
+}
+
+/// Some seconds, at most an hour.
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|_| "expected a number of seconds".to_owned())?;
+    if (0.0..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("expected 0 to 3600 seconds".to_owned()) }
 }
 
 fn tokens() -> clap::builder::RangedI64ValueParser<u32> {
@@ -105,7 +134,17 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         ..args.switches.apply(EngineOptions::default())
     };
     let threads: Vec<usize> = args.threads.iter().map(|&threads| usize::from(threads)).collect();
-    let options = BenchOptions { engine, threads, tests, repetitions: args.repetitions as usize };
+    let options = BenchOptions {
+        engine,
+        threads,
+        tests,
+        repetitions: args.repetitions as usize,
+        warm_ups: if args.no_warmup { 0 } else { args.warm_ups as usize },
+        pause: Duration::from_secs_f64(args.pause),
+        starts: args.starts,
+        ceilings_folder: duan::ceilings::folder(),
+        ceilings_again: args.again,
+    };
     let found = open::fetch(&args.model, common)?;
 
     let view = View::new(&options, &args.model);
@@ -120,12 +159,30 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
                     view.bar.talk(|| written = output.borrow_mut().row(row));
                 }
             }
+            BenchEvent::Ready(setup) if written.is_ok() => {
+                view.bar.talk(|| written = output.borrow_mut().head(setup));
+            }
+            BenchEvent::RunFinished(figures) => output.borrow_mut().run_figures(figures),
+            BenchEvent::StartsFinished(figures) => output.borrow_mut().starts(figures),
             other => view.show(other),
         })?
     };
     drop(view);
     written?;
-    output.into_inner().end()?;
+    let output = output.into_inner();
+    let kept = if args.no_record { Ok(Vec::new()) } else { output.keep() };
+    output.end()?;
+    match kept.as_deref() {
+        Ok([]) => {}
+        Ok(ids) => {
+            let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+            let (plural, ids) = (if ids.len() == 1 { "" } else { "s" }, ids.join(", "));
+            say(&format!(
+                "kept as record{plural} {ids}; `duan records show {ids}` shows it again, `duan compare A B` two of them"
+            ));
+        }
+        Err(error) => warn(&format!("the results are not kept in the records: {error}")),
+    }
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
 }
 
@@ -163,8 +220,14 @@ impl<'a> View<'a> {
     fn show(&self, event: &BenchEvent<'_>) {
         match event {
             BenchEvent::Planned { plan } => self.bar.talk(|| open::warn_of_fallbacks(plan, self.model)),
-            BenchEvent::MeasuringBandwidth => self.step(0, || "the memory's bandwidth".to_owned()),
+            BenchEvent::Ceilings(CeilingEvent::Measuring { .. }) => {
+                self.step(0, || "the machine's ceilings".to_owned())
+            }
+            BenchEvent::Ceilings(CeilingEvent::NotKept { reason }) => {
+                self.bar.talk(|| warn(&format!("the machine's ceilings are not kept: {reason}")));
+            }
             BenchEvent::Loading => self.step(0, || "loading".to_owned()),
+            BenchEvent::Starting { start, page_cache } => self.step(0, || format!("{start} start, {page_cache}")),
             BenchEvent::PackKept { bytes, folder } => self.bar.talk(|| open::say_kept(*bytes, folder)),
             BenchEvent::PackDiscarded { reason } => self.bar.talk(|| open::say_discarded(reason)),
             BenchEvent::Warning { message } => self.bar.talk(|| warn(message)),

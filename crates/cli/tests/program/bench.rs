@@ -18,6 +18,24 @@ const CHANGING: &[&str] = &[
     "median_ts",
     "min_ts",
     "max_ts",
+    "first_token_ns",
+    "first_token_samples_ns",
+    "token_ns",
+    "token_samples_ns",
+    "major_faults",
+    "voluntary_switches",
+    "involuntary_switches",
+    "energy_j_per_token",
+    "ceiling_measured_at",
+    "verdict",
+    "doubtful",
+    "doubts",
+    "movement",
+    "clock_hz",
+    "memory",
+    "load",
+    "state",
+    "build_profile",
     "read_bytes_per_s",
     "bandwidth",
     "bandwidth_skipped",
@@ -57,13 +75,24 @@ fn rows_carry_what_llama_bench_says_and_more() {
 fn every_form_has_a_row_for_each_test() {
     let home = Home::new();
     let table = bench(&home, &["-p", "4,0", "-n", "2", "-t", "1", "-r", "1"]);
-    let lines: Vec<Vec<&str>> = table.done().lines().map(|line| line.split('|').map(str::trim).collect()).collect();
-    insta::assert_snapshot!("bench_table_head", lines[0].join("|"));
-    assert_eq!(lines.iter().filter(|cells| cells.len() == 14).count(), 2 + 2, "{table:?}");
-    assert_eq!((lines[2][6], lines[3][6]), ("pp4", "tg2"));
-    assert_eq!((lines[2][4], lines[2][5]), ("cpu", "1"));
-    assert_eq!(lines[2][10..13], ["-"; 3], "prefill has no ceiling");
-    assert!(lines[5][0].starts_with("read bandwidth: "), "{table:?}");
+    let lines: Vec<&str> = table.done().lines().collect();
+    let begins = |start: &str| lines.iter().position(|line| line.starts_with(start)).expect(start);
+    // What it ran on stands before the first number.
+    assert_eq!(["model: ", "machine: ", "threads: ", "state: "].map(begins), [0, 1, 2, 3], "{table:?}");
+    let head = begins("| model");
+    let rows: Vec<Vec<&str>> =
+        lines[head..head + 4].iter().map(|line| line.split('|').map(str::trim).collect()).collect();
+    insta::assert_snapshot!("bench_table_head", rows[0].join("|"));
+    assert_eq!((rows[2][6], rows[3][6]), ("pp4", "tg2"));
+    assert_eq!((rows[2][4], rows[2][5]), ("cpu", "1"));
+    assert_eq!(
+        (rows[2][9], rows[2][10]),
+        ("-", "-"),
+        "of one round there is no interval, and prefill reads no weights anew"
+    );
+    for note in ["pp4: first token after ", "tg2: a token takes ", "load: ", "memory: ", "read bandwidth: "] {
+        assert_eq!(lines.iter().filter(|line| line.starts_with(note)).count(), 1, "{note} {table:?}");
+    }
 
     let csv = bench(&home, &["-p", "4", "-n", "0", "-r", "1", "-o", "csv"]);
     let lines: Vec<&str> = csv.done().lines().collect();
@@ -71,11 +100,51 @@ fn every_form_has_a_row_for_each_test() {
     let names: Vec<&str> = lines[0].split(',').collect();
     assert_eq!(lines[1].split("\",\"").count(), names.len(), "{csv:?}");
     assert!(names.contains(&"avg_ts") && names.contains(&"median_ts") && !names.contains(&"samples_ts"));
+    assert!(!names.contains(&"state") && !csv.done().contains('{'), "{csv:?}");
 
     let jsonl = bench(&home, &["-p", "4", "-n", "2", "-r", "1", "-o", "JSONL"]);
     let rows: Vec<Value> = jsonl.done().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     assert_eq!(rows.len(), 2);
     assert_eq!(fields(&rows[0]), fields(&rows[1]));
+}
+
+#[test]
+fn results_are_kept_with_their_settings() {
+    let home = Home::new();
+    let run = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        crate::common::ran(command.env("DUAN_STATE", home.path().join("state")).output().expect("the program runs"))
+    };
+    let model = home.fixture("smollm2");
+    let ran = run(&["bench", model, "-p", "4", "-n", "2", "-t", "1,2", "-r", "5", "--pause", "0", "--json"]);
+    assert!(ran.stderr.contains("kept as records 1, 2"), "{ran:?}");
+    let rows = ran.json();
+    assert_eq!(rows[0]["interval"]["level"], json!(0.9375));
+    assert_eq!(rows[1]["token_samples_ns"].as_array().map(Vec::len), Some(5));
+    assert!(rows[3]["memory"]["curve"]["resident_bytes"][0].as_u64() > Some(0), "{rows}");
+    assert!(rows[3]["load"]["load_ns"].as_u64() > Some(0));
+
+    let list = run(&["records", "list", "--json"]).json();
+    assert_eq!(list.as_array().map(Vec::len), Some(2), "one for each number of threads: {list}");
+    let shown = run(&["records", "show", "1", "--json"]);
+    assert!(shown.done().contains("\"movement\""), "{shown:?}");
+    let compared = run(&["compare", "1", "2", "--json"]).json();
+    let tests: Vec<&str> =
+        compared["tests"].as_array().unwrap().iter().map(|test| test["test"].as_str().unwrap()).collect();
+    assert_eq!(tests, ["pp4", "pp4 first token", "tg2"]);
+
+    let ran = run(&["bench", model, "-p", "4", "-n", "0", "-r", "1", "--no-record"]);
+    assert!(!ran.stderr.contains("kept as"), "{ran:?}");
+    assert_eq!(run(&["records", "list", "--json"]).json().as_array().map(Vec::len), Some(2));
+}
+
+#[test]
+fn starts_are_measured_from_the_file_on() {
+    let home = Home::new();
+    let ran = bench(&home, &["-p", "4", "-n", "0", "-r", "1", "--starts", "--no-record"]);
+    for start in ["| first  | warm ", "| second | warm "] {
+        assert!(ran.done().contains(start), "{ran:?}");
+    }
 }
 
 #[test]
@@ -88,6 +157,8 @@ fn wrong_numbers_are_refused_by_the_options_name() {
         ("-t", "--threads", &["0", "1,0", "2000"]),
         ("-r", "--repetitions", &["0", "-1"]),
         ("-o", "--output", &["xml"]),
+        ("--warm-ups", "--warm-ups", &["-1", "101"]),
+        ("--pause", "--pause", &["-1", "nan", "inf", "3601", "x"]),
     ] {
         for value in values {
             let ran = home.run(&["bench", "m.gguf", option, value]);

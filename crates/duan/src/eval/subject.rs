@@ -3,9 +3,10 @@
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use duan_engine::{Event, Executor, KeptValues, Plan, Session};
-use duan_measure::bench::{self, Job, Test, statistics};
+use duan_measure::bench::{self, Job, Monotonic, Round, Test, statistics};
 use duan_measure::quality::About;
 use duan_model::Model;
 use duan_model::checkpoint::Checkpoint;
@@ -136,15 +137,16 @@ impl Running {
         self.begin();
         self.executor.settle();
         let tests = [Test { prompt: 0, generate, depth: 0 }];
-        let job = Job { tests: &tests, repetitions, warm_up: true, cancel };
+        let (pause, time) = (Duration::ZERO, Monotonic::new());
+        let job = Job { tests: &tests, repetitions, warm_ups: 1, pause, time: &time, cancel };
         let mut decode_ts = None;
         let is_done = bench::run(
             &mut self.executor,
             &job,
             |_| {},
             |outcome| {
-                let rates: Vec<f64> =
-                    outcome.samples_ns.iter().map(|&ns| generate as f64 * 1e9 / ns.max(1) as f64).collect();
+                let rate = |round: &Round| generate as f64 * 1e9 / round.ns.max(1) as f64;
+                let rates: Vec<f64> = outcome.rounds.iter().map(rate).collect();
                 decode_ts = Some(statistics::median(&rates));
             },
         )?;

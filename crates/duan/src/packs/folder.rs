@@ -158,6 +158,15 @@ impl PackFolder {
         entries.filter_map(pack).collect()
     }
 
+    /// The packs of a model, open; what cannot be opened is left out.
+    pub(super) fn open_packs(&self, id: &str) -> Vec<(PathBuf, File)> {
+        let open = |pack: Pack| {
+            let file = duan_files::open_plain(File::options().read(true), &pack.path).ok()?;
+            Some((pack.path, file))
+        };
+        self.packs_of(id).into_iter().filter_map(open).collect()
+    }
+
     /// The id of the model in these files, as far as it is known without reading them.
     pub(super) fn known_id(&self, stamps: &[Stamp]) -> Option<String> {
         self.ids().into_iter().find(|id| {

@@ -22,6 +22,7 @@ pub use folder::{PackFolder, Packed, RemovedPacks};
 
 pub(crate) use store::{ModelPacks, Notice};
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -73,4 +74,12 @@ pub(crate) fn model_id(file: &Checkpoint, cache_dir: Option<&Path>) -> io::Resul
         Some(id) => Ok(Some(id)),
         None => files.hash().map(Some),
     }
+}
+
+/// The packs that are kept of a model, open; none where it has none, or lies in memory.
+pub(crate) fn files_of(file: &Checkpoint, options: &PackOptions) -> Vec<(PathBuf, File)> {
+    let files = ModelFiles::of(file).ok().flatten();
+    let folder = PackFolder::new(&options.cache_dir);
+    let id = files.and_then(|files| folder.known_id(&files.stamps));
+    id.map_or_else(Vec::new, |id| folder.open_packs(&id))
 }

@@ -1,13 +1,20 @@
 //! Tests run on a tiny model and the reference device: what is counted, not how long it takes.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use duan_backend::{Backend, KvFormat, Precision, Reference};
-use duan_engine::{Offer, Sizes, make_plan};
+use duan_engine::{Executor, Offer, Sizes, make_plan};
 use duan_model::Model;
 use duan_model::gguf::GgufFile;
+use duan_system::{Counters, Energy, Reading, State};
 
+use super::conditions::{DoubtKind, Sight};
+use super::rigged::{Delays, Rigged};
 use super::*;
+use crate::ceilings::{CeilingsAt, Peak, Verdict};
 
 fn model(name: &str) -> Model {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backend/tests/fixtures").join(name);
@@ -15,15 +22,27 @@ fn model(name: &str) -> Model {
 }
 
 fn executor(model: &Model, context: usize) -> Executor {
-    let reference = Reference::new(Precision::Coded);
-    let offer = Offer { device: reference.name().to_owned(), refusals: reference.refusals(model), last_resort: false };
+    load(&Reference::new(Precision::Coded), model, context)
+}
+
+fn load(device: &dyn Backend, model: &Model, context: usize) -> Executor {
+    let offer = Offer { device: device.name().to_owned(), refusals: device.refusals(model), last_resort: false };
     let plan = make_plan(&model.graph, &[offer], true).unwrap();
     let sizes = Sizes { context: Some(context), max_rows: 16, kv_format: KvFormat::F16, ..Sizes::default() };
-    Executor::load(model, &[&reference], &plan, &sizes).unwrap()
+    Executor::load(model, &[device], &plan, &sizes).unwrap()
+}
+
+/// A clock that stands still.
+struct Still;
+
+impl TimeSource for Still {
+    fn now_ns(&self) -> u64 {
+        0
+    }
 }
 
 fn job<'a>(tests: &'a [Test], cancel: &'a AtomicBool) -> Job<'a> {
-    Job { tests, repetitions: 3, warm_up: true, cancel }
+    Job { tests, repetitions: 3, warm_ups: 1, pause: Duration::ZERO, time: &Still, cancel }
 }
 
 #[test]
@@ -59,13 +78,14 @@ fn every_test_is_repeated_from_the_same_context() {
                 Progress::WarmingUp { test } => format!("warm {}", test.name()),
                 Progress::FillingContext { done, .. } => format!("fill {done}"),
                 Progress::Repetition { index, .. } => format!("run {index}"),
+                Progress::RoundDone { index, .. } => format!("ran {index}"),
             });
         };
         let is_done = run(&mut executor, &job(&tests, &cancel), note, |outcome| outcomes.push(outcome.clone()));
         assert!(is_done.unwrap());
         assert_eq!(outcomes.iter().map(|outcome| outcome.test).collect::<Vec<_>>(), tests);
-        assert!(outcomes.iter().all(|outcome| outcome.samples_ns.len() == 3));
-        let runs = ["run 0", "run 1", "run 2"];
+        assert!(outcomes.iter().all(|outcome| outcome.rounds.len() == 3));
+        let runs = ["run 0", "ran 0", "run 1", "ran 1", "run 2", "ran 2"];
         let fills = ["fill 0", "fill 16", "fill 32", "fill 33"];
         let expected: Vec<&str> = [
             &["warm pp20"][..],
@@ -113,36 +133,171 @@ fn what_does_not_fit_is_an_error_and_gives_everything_back() {
     assert_eq!(executor.ledger().pages_free(), executor.ledger().pages_total());
 }
 
+/// A clock that only the device moves.
+#[derive(Default)]
+struct MadeUp(AtomicU64);
+
+impl TimeSource for MadeUp {
+    fn now_ns(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Some outcomes on a device with known delays, on a clock that only the device moves.
+fn rigged(tests: &[Test], delays: Delays) -> Vec<Outcome> {
+    let clock = Arc::new(MadeUp::default());
+    let moved = clock.clone();
+    let pass_by = move |_, ns| {
+        moved.0.fetch_add(ns, Ordering::Relaxed);
+    };
+    let model = model("smollm2");
+    let mut executor = load(&Rigged::new(delays, Arc::new(pass_by)), &model, 60);
+    assert_eq!(clock.now_ns(), delays.load_ns, "a model is loaded once");
+    let cancel = AtomicBool::new(false);
+    let mut outcomes = Vec::new();
+    let job = Job { warm_ups: 2, time: &*clock, ..job(tests, &cancel) };
+    assert!(run(&mut executor, &job, |_| (), |outcome| outcomes.push(outcome.clone())).unwrap());
+    outcomes
+}
+
+const DELAYS: Delays = Delays {
+    load_ns: 7_000_000,
+    batch_ns: 3_000_000,
+    batch_token_ns: 100_000,
+    token_ns: 5_000_000,
+    position_ns: 1_000,
+};
+
+#[test]
+fn known_delays_come_out_where_they_belong() {
+    let tests = Test::all(&[20, 3, 1], &[4, 1], &[0, 33]);
+    let outcomes = rigged(&tests, DELAYS);
+    let one = |name: &str| outcomes.iter().find(|outcome| outcome.test.name() == name).unwrap();
+    for depth in [0u64, 33] {
+        let behind = |name: &str| if depth == 0 { name.to_owned() } else { format!("{name} @ d{depth}") };
+        // Twenty tokens are two passes, of 16 and 4; three are less than a batch, and one is a pass of decode.
+        for (name, ns) in [("pp20", 8_000_000), ("pp3", 3_300_000), ("pp1", 5_000_000 + depth * 1000)] {
+            for round in &one(&behind(name)).rounds {
+                assert_eq!((round.ns, round.first_token_ns, &round.token_ns[..]), (ns, Some(ns), &[][..]), "{name}");
+            }
+        }
+        for (name, count) in [("tg4", 4), ("tg1", 1)] {
+            let tokens: Vec<u64> = (depth..depth + count).map(|position| 5_000_000 + position * 1000).collect();
+            for round in &one(&behind(name)).rounds {
+                assert_eq!((round.ns, round.first_token_ns), (tokens.iter().sum(), None), "no prompt is in it");
+                assert_eq!(round.token_ns, tokens);
+            }
+        }
+    }
+    let both = rigged(&[Test { prompt: 20, generate: 2, depth: 0 }], DELAYS);
+    let round = &both[0].rounds[0];
+    assert_eq!(round.first_token_ns, Some(8_000_000), "the first token comes out of the prompt");
+    assert_eq!(round.token_ns, [5_020_000, 5_021_000]);
+    assert_eq!(round.ns, 8_000_000 + 5_020_000 + 5_021_000);
+}
+
+#[test]
+fn rates_follow_from_delays() {
+    let outcomes = rigged(&Test::all(&[20], &[4], &[0]), DELAYS);
+    let rows: Vec<Row> = outcomes.iter().map(|outcome| row_of(&setup(), outcome, &[])).collect();
+    assert_eq!((rows[0].median_ts, rows[0].avg_ns), (2500.0, 8_000_000));
+    let first = rows[0].first_token_ns.unwrap();
+    assert_eq!((first.p50, first.p95, first.count), (8e6, 8e6, 3));
+    assert_eq!(rows[0].token_ns, None);
+    assert_eq!(rows[1].median_ts, 4e9 / 20_006_000.0);
+    let token = rows[1].token_ns.unwrap();
+    assert_eq!((token.p50, token.count), (5_001_500.0, 12));
+    assert!((token.p99 - 5_003_000.0).abs() < 1.0 && token.p95 <= token.p99, "{token:?}");
+    assert_eq!(rows[1].first_token_ns, None);
+}
+
+#[test]
+fn a_pause_ends_when_it_is_cancelled() {
+    let model = model("smollm2");
+    let mut executor = executor(&model, 60);
+    let tests = Test::all(&[20], &[], &[0]);
+    let cancel = AtomicBool::new(false);
+    // A pause of a day is never waited for.
+    let job = Job { pause: Duration::from_secs(86_400), ..job(&tests, &cancel) };
+    let stop = |progress: &Progress| {
+        if matches!(progress, Progress::WarmingUp { .. }) {
+            cancel.store(true, Ordering::Relaxed);
+        }
+    };
+    assert!(!run(&mut executor, &job, stop, |_| ()).unwrap());
+}
+
 fn setup() -> Setup {
     Setup {
         build: "duan-1".to_owned(),
+        build_profile: "release",
+        state: State::default(),
         cpu_info: "a processor".to_owned(),
         backends: "cpu".to_owned(),
         isa: Some("scalar".to_owned()),
         model_filename: "m.gguf".to_owned(),
+        model_sha256: Reading::Known("ab".repeat(32)),
         model_type: "llama 135M Q4_1".to_owned(),
         model_bytes: 1000,
         parameters: 2000,
         max_rows: 512,
         threads_prefill: 2,
         threads_decode: 1,
+        pinning: "class".to_owned(),
+        fallbacks: Vec::new(),
+        no_fuse: Vec::new(),
+        packing: "in memory",
+        context: 60,
+        warm_ups: 2,
+        pause: Duration::from_millis(250),
         kv_format: KvFormat::F16,
+        processors_on: 4,
         processors: 4,
         load_average: Some(0.3),
-        bandwidth: Ok(Bandwidth {
-            bytes_per_s: 2e9,
-            bytes: 1 << 30,
-            reads: 5,
-            threads: 1,
-            pages: "ordinary".into(),
-            way: "1 stream".into(),
-        }),
+        ceilings: Ok(ceilings()),
     }
 }
 
+/// A memory of 2 GB/s, and a multiplier of 10 thousand million floats and twice as many codes.
+fn ceilings() -> CeilingsAt {
+    let read = Bandwidth {
+        bytes_per_s: 2e9,
+        bytes: 1 << 30,
+        reads: 5,
+        threads: 1,
+        pages: "ordinary".into(),
+        way: "1 stream".into(),
+    };
+    let peak = |formats: &[&str], per_s: f64| Peak {
+        isa: "scalar".to_owned(),
+        instruction: "mul".to_owned(),
+        formats: formats.iter().map(|&name| name.to_owned()).collect(),
+        threads: 2,
+        per_s,
+    };
+    CeilingsAt {
+        measured_at: "2026-01-01T00:00:00Z".to_owned(),
+        threads_decode: 1,
+        threads_prefill: 2,
+        isa: "scalar".to_owned(),
+        read: Some(read),
+        read_skipped: None,
+        multiply_adds: vec![peak(&["F32", "F16", "BF16"], 1e10), peak(&["Q8_0", "Q4_0", "Q4_1", "Q5_1", "Q6_K"], 2e10)],
+        clock: None,
+        barrier: None,
+    }
+}
+
+fn row_of(setup: &Setup, outcome: &Outcome, sights: &[Sight]) -> Row {
+    Row::new(setup, &model("smollm2"), outcome, sights, "2026-01-01T00:00:00Z".to_owned())
+}
+
 fn row(setup: &Setup, test: Test, samples_ns: &[u64]) -> Row {
-    let outcome = Outcome { test, samples_ns: samples_ns.to_vec() };
-    Row::new(setup, &model("smollm2"), &outcome, "2026-01-01T00:00:00Z".to_owned())
+    let round = |&ns: &u64| match test.prompt {
+        0 => Round { ns, first_token_ns: None, token_ns: vec![ns / 4; 4] },
+        _ => Round { ns, first_token_ns: Some(ns + 1), token_ns: Vec::new() },
+    };
+    row_of(setup, &Outcome { test, rounds: samples_ns.iter().map(round).collect() }, &[])
 }
 
 const TG: Test = Test { prompt: 0, generate: 4, depth: 3 };
@@ -151,6 +306,13 @@ const TG: Test = Test { prompt: 0, generate: 4, depth: 3 };
 fn rows_have_the_names_that_scripts_read() {
     let samples = [1_000_000, 2_000_000, 4_000_000];
     let rows = [row(&setup(), TG, &samples), row(&setup(), Test { prompt: 8, generate: 0, depth: 0 }, &samples)];
+    let mut rows = serde_json::to_value(&rows).unwrap();
+    for row in rows.as_array_mut().unwrap() {
+        // What the machine is has tests of its own.
+        assert!(row["state"]["processor"].is_object() && row["movement"]["steal_share"].is_object());
+        row["state"] = "as duan_system has it".into();
+        row["movement"] = "as duan_system has it".into();
+    }
     insta::assert_snapshot!(serde_json::to_string_pretty(&rows).unwrap());
 }
 
@@ -162,16 +324,16 @@ fn the_share_is_the_median_over_the_ceiling() {
     assert_eq!(slow.ceiling_ts, Some(2e9 / bytes));
     assert_eq!(slow.share, Some(4.0 / (2e9 / bytes)));
     assert_eq!(slow.read_bytes_per_s, Some(4.0 * bytes));
-    assert_eq!(slow.warnings, [""; 0]);
+    assert_eq!((slow.warnings.len(), slow.verdict), (0, Some(Verdict::Setting)));
     // Four tokens in two nanoseconds.
     let fast = row(2);
-    assert!(fast.share.unwrap() > 1.0);
+    assert!(fast.share.unwrap() > 1.0 && fast.verdict == Some(Verdict::Fault));
     assert!(fast.warnings[0].contains("is a fault of the measurement"), "{:?}", fast.warnings);
 }
 
 #[test]
 fn what_was_not_measured_is_said() {
-    let skipped = Setup { bandwidth: Err("no memory".to_owned()), load_average: Some(3.4), ..setup() };
+    let skipped = Setup { ceilings: Err("no memory".to_owned()), load_average: Some(3.4), ..setup() };
     let row = row(&skipped, TG, &[1000]);
     assert_eq!((row.bandwidth, row.ceiling_ts, row.share), (None, None, None));
     assert_eq!(row.bandwidth_skipped.as_deref(), Some("no memory"));
@@ -179,4 +341,49 @@ fn what_was_not_measured_is_said() {
     // Two of four processors are ours, so 3.4 leaves too few.
     assert!(row.warnings[0].starts_with("others are using this machine"), "{:?}", row.warnings);
     assert_eq!((row.stddev_ts, row.median_ts), (0.0, row.avg_ts));
+}
+
+#[test]
+fn what_moved_makes_a_row_doubtful() {
+    let quiet = row(&setup(), TG, &[1000, 1001, 1002, 1003, 1004]);
+    assert_eq!((quiet.doubtful, quiet.doubts.len(), quiet.outliers.len()), (false, 0, 0));
+    let interval = quiet.interval.unwrap();
+    assert!(interval.low == quiet.min_ts && interval.high == quiet.max_ts, "{interval:?}");
+    assert_eq!(row(&setup(), TG, &[1000; 4]).interval, None, "of four rounds nobody knows");
+
+    let wide = row(&setup(), TG, &[1000, 1001, 1002, 1003, 1400]);
+    assert!(wide.doubtful && wide.doubts[0].kind == DoubtKind::Spread, "{:?}", wide.doubts);
+    assert_eq!(wide.outliers.iter().map(|outlier| outlier.round).collect::<Vec<_>>(), [4]);
+}
+
+#[test]
+fn energy_is_that_of_packages() {
+    let counters = |uj: u64| {
+        let energy =
+            |domain: &str, uj| Energy { domain: domain.to_owned(), energy_uj: Reading::Known(uj), ..Energy::default() };
+        let all = ["intel-rapl:0 package-0", "intel-rapl:0:0 core", "intel-rapl:1 package-1", "intel-rapl:2 psys"];
+        Counters { energy: Reading::Known(all.map(|domain| energy(domain, uj)).to_vec()), ..Counters::default() }
+    };
+    let sights = [0, 6_000_000].map(|uj| Sight { counters: counters(uj), clock_hz: None });
+    let round = Round { ns: 1000, first_token_ns: None, token_ns: vec![250; 4] };
+    let outcome = Outcome { test: TG, rounds: vec![round; 3] };
+    // Twelve joules for twelve tokens.
+    assert_eq!(row_of(&setup(), &outcome, &sights).energy_j_per_token, Reading::Known(1.0));
+    let unread = row_of(&setup(), &outcome, &[]);
+    assert_eq!(unread.energy_j_per_token.reason(), Some("not recorded"));
+}
+
+#[test]
+fn the_multiplier_is_the_ceiling_of_prefill() {
+    let model = model("smollm2");
+    let test = Test { prompt: 20, generate: 0, depth: 0 };
+    let all = multiply_adds(&model, 0, 20);
+    let ceiling = ceilings().prefill_ceiling_ts(&all).unwrap();
+    // Twice as long as the multiplier needs.
+    let ns = (20.0 / ceiling * 2e9) as u64;
+    let row = row(&setup(), test, &[ns; 5]);
+    assert_eq!(row.ceiling_ts, Some(ceiling));
+    assert!((row.share.unwrap() - 0.5).abs() < 1e-3 && row.verdict == Some(Verdict::Room), "{:?}", row.share);
+    assert_eq!(row.multiply_adds_per_token, Some(all.total() as f64 / 20.0));
+    assert_eq!((row.bytes_per_token, row.read_bytes_per_s), (None, None));
 }

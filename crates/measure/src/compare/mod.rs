@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::records::{Head, Measured};
 
 pub use questions::{Answer, Part, Question};
-pub use ratio::{Ratio, median_interval, ratio};
+pub use ratio::{Ratio, ratio};
 
 /// One of the two.
 #[derive(Debug, Clone, PartialEq, Serialize)]

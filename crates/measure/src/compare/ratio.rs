@@ -48,29 +48,6 @@ pub fn ratio(a: &[f64], b: &[f64]) -> Option<Ratio> {
     Some(Ratio { ratio: median(&ratios).exp(), interval })
 }
 
-/// The 90 % interval of the median, from one value of the sample to another: the sign test's, which needs no assumption on the noise
-/// (Hollander, Wolfe and Chicken, section 3.6). None of fewer than five values, which cannot bound it so well.
-pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let count = sorted.len();
-    let k = if count > 500 {
-        (count as f64 / 2.0 - NORMAL * (count as f64).sqrt() / 2.0).floor() as usize
-    } else {
-        // As many of the lowest as all values above the median leave: how often a fair coin shows fewer than k heads.
-        let mut chance = 0.5_f64.powi(count as i32);
-        let mut below = 0.0;
-        let mut k = 0;
-        while k < count && below + chance <= TAIL {
-            below += chance;
-            chance *= (count - k) as f64 / (k + 1) as f64;
-            k += 1;
-        }
-        k
-    };
-    (k >= 1).then(|| (sorted[k - 1], sorted[count - k]))
-}
-
 fn thinned(values: &[f64]) -> Vec<f64> {
     if values.len() <= MOST_SAMPLES {
         return values.to_vec();
@@ -176,17 +153,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn intervals_of_medians_are_those_of_the_sign_test() {
-        let values = |count: usize| (1..=count).map(|value| value as f64).collect::<Vec<_>>();
-        assert_eq!([0, 1, 4].map(|count| median_interval(&values(count))), [None; 3]);
-        assert_eq!(median_interval(&[5.0, 1.0, 4.0, 2.0, 3.0]), Some((1.0, 5.0)));
-        assert_eq!(median_interval(&values(8)), Some((2.0, 7.0)));
-        assert_eq!(median_interval(&values(20)), Some((6.0, 15.0)));
-        let (low, high) = median_interval(&values(1001)).unwrap();
-        assert_eq!((low + high, (470.0..480.0).contains(&low)), (1002.0, true), "{low}");
-    }
-
     /// Of 2,000 made-up pairs of runs the interval must hold the true ratio nine times of ten, less three deviations of that
     /// share.
     #[test]
@@ -206,20 +172,6 @@ mod tests {
                     assert!((0.88..=0.955).contains(&share), "{count_a} {count_b} {is_skewed} {truth}: {share}");
                 }
             }
-        }
-    }
-
-    #[test]
-    fn intervals_of_medians_hold_the_truth_too() {
-        const TRIALS: usize = 2000;
-        let mut noise = Noise(ChaCha8Rng::seed_from_u64(7));
-        for count in [5, 8, 20] {
-            let held = (0..TRIALS).filter(|_| {
-                let (low, high) = median_interval(&noise.sample(count, 70.0, false)).unwrap();
-                low <= 70.0 && 70.0 <= high
-            });
-            let share = held.count() as f64 / TRIALS as f64;
-            assert!(share >= 0.88, "{count}: {share}");
         }
     }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Error;
-use crate::bench::median;
+use crate::bench::statistics::{median, median_interval};
 
 /// The unit of rates of prefill and decode.
 pub const TOKENS_PER_S: &str = "tokens/s";
@@ -224,10 +224,10 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// A figure with its median and interval (see [`crate::compare::median_interval`]).
+    /// A figure with its median and interval (see [`median_interval`]).
     pub fn new(test: &str, tokens: [u64; 3], unit: &str, samples: Vec<f64>) -> Measured {
         let [n_prompt, n_gen, n_depth] = tokens;
-        let interval = crate::compare::median_interval(&samples);
+        let interval = median_interval(&samples);
         Measured {
             test: test.to_owned(),
             n_prompt,
@@ -235,8 +235,8 @@ impl Measured {
             n_depth,
             unit: unit.to_owned(),
             median: median(&samples),
-            low: interval.map(|(low, _)| low),
-            high: interval.map(|(_, high)| high),
+            low: interval.map(|interval| interval.low),
+            high: interval.map(|interval| interval.high),
             samples,
         }
     }

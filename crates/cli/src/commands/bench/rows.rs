@@ -1,22 +1,41 @@
 //! Results of a benchmark as text: a table, JSON, or comma-separated values.
 
-use duan::bench::Row;
+use duan::bench::{LoadFigures, MemoryFigures, Quantiles, Row, RunFigures, Setup, StartFigures};
+use duan::records;
+use duan::state::Reading;
 use serde_json::Value;
 
 use super::Format;
+use super::head::head;
 use crate::output::style::on_one_line;
-use crate::output::units::three_digits;
+use crate::output::units::{bytes_text, three_digits};
 use crate::output::{print, print_json, print_json_line};
 
 /// Writes rows as they come; one JSON document waits for the last.
 pub(super) struct Output {
     format: Format,
     rows: Vec<Row>,
+    starts: Vec<StartFigures>,
+    /// Whether the last thing written is a row below the table's head.
+    has_head: bool,
 }
 
 impl Output {
     pub(super) fn new(format: Format) -> Output {
-        Output { format, rows: Vec::new() }
+        Output { format, rows: Vec::new(), starts: Vec::new(), has_head: false }
+    }
+
+    /// What the rows that follow ran on; for people, as programs find it in each row.
+    ///
+    /// # Errors
+    /// Where stdout cannot be written.
+    pub(super) fn head(&mut self, setup: &Setup) -> anyhow::Result<()> {
+        if self.format != Format::Md {
+            return Ok(());
+        }
+        // A second head ends the table of the first.
+        let end = if std::mem::take(&mut self.has_head) { "\n" } else { "" };
+        Ok(print(&format!("{end}{}", head(setup)))?)
     }
 
     /// One more row.
@@ -26,15 +45,39 @@ impl Output {
     pub(super) fn row(&mut self, row: &Row) -> anyhow::Result<()> {
         let is_first = self.rows.is_empty();
         self.rows.push(row.clone());
+        let begins_table = !std::mem::replace(&mut self.has_head, true);
         match self.format {
             Format::Json => Ok(()),
             Format::Jsonl => print_json_line(row),
             Format::Csv => Ok(print(&csv(row, is_first)?)?),
             Format::Md => {
-                let head = if is_first { table_head() } else { String::new() };
+                let head = if begins_table { table_head() } else { String::new() };
                 Ok(print(&(head + &table_line(&cells(row))))?)
             }
         }
+    }
+
+    /// What belongs to all rows since the last time.
+    pub(super) fn run_figures(&mut self, figures: &RunFigures) {
+        for row in self.rows.iter_mut().filter(|row| row.load.is_none()) {
+            row.load = Some(figures.load.clone());
+            row.memory = Some(figures.memory.clone());
+        }
+    }
+
+    /// What starts of the program took.
+    pub(super) fn starts(&mut self, figures: &[StartFigures]) {
+        self.starts = figures.to_vec();
+    }
+
+    /// Adds the results to the records; those of equal settings are one. Gives the records' numbers.
+    ///
+    /// # Errors
+    /// Where a setting is missing, or the records cannot be written.
+    pub(super) fn keep(&self) -> anyhow::Result<Vec<i64>> {
+        let rows = self.rows.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
+        let new = records::from_rows(&rows).map_err(duan::Error::from)?;
+        Ok(new.iter().map(records::add).collect::<Result<Vec<i64>, _>>()?)
     }
 
     /// The end: what is written once.
@@ -44,14 +87,14 @@ impl Output {
     pub(super) fn end(self) -> anyhow::Result<()> {
         match self.format {
             Format::Json => print_json(&self.rows),
-            Format::Md => Ok(print(&notes(&self.rows))?),
+            Format::Md => Ok(print(&(notes(&self.rows) + &starts_table(&self.starts)))?),
             Format::Jsonl | Format::Csv => Ok(()),
         }
     }
 }
 
 /// The columns: name, width, and whether numbers stand in it. The first seven are llama-bench's.
-const COLUMNS: [(&str, usize, bool); 12] = [
+const COLUMNS: [(&str, usize, bool); 13] = [
     ("model", 30, false),
     ("size", 10, true),
     ("params", 10, true),
@@ -60,10 +103,11 @@ const COLUMNS: [(&str, usize, bool); 12] = [
     ("test", 15, true),
     ("t/s", 20, true),
     ("median", 8, true),
-    ("min..max", 16, true),
+    ("90 % interval", 16, true),
     ("GB/s", 6, true),
     ("ceiling t/s", 11, true),
     ("share", 6, true),
+    ("verdict", 7, false),
 ];
 
 fn table_head() -> String {
@@ -74,14 +118,14 @@ fn table_head() -> String {
     format!("{names}|{}\n", rules.concat())
 }
 
-fn table_line(cells: &[String; 12]) -> String {
+fn table_line(cells: &[String; 13]) -> String {
     let cells = cells.iter().zip(COLUMNS).map(|(cell, (_, width, is_number))| {
         if is_number { format!(" {cell:>width$} |") } else { format!(" {cell:width$} |") }
     });
     format!("|{}\n", cells.collect::<String>())
 }
 
-fn cells(row: &Row) -> [String; 12] {
+fn cells(row: &Row) -> [String; 13] {
     let or_none = |cell: Option<String>| cell.unwrap_or_else(|| "-".to_owned());
     [
         on_one_line(&row.model_type),
@@ -92,10 +136,11 @@ fn cells(row: &Row) -> [String; 12] {
         row.test.clone(),
         format!("{:.2} ± {:.2}", row.avg_ts, row.stddev_ts),
         format!("{:.2}", row.median_ts),
-        format!("{:.2}..{:.2}", row.min_ts, row.max_ts),
+        or_none(row.interval.map(|interval| format!("{:.2}..{:.2}", interval.low, interval.high))),
         or_none(row.read_bytes_per_s.map(|rate| three_digits(rate / 1e9))),
         or_none(row.ceiling_ts.map(|rate| format!("{rate:.2}"))),
         or_none(row.share.map(|share| format!("{:.0} %", share * 100.0))),
+        or_none(row.verdict.map(|verdict| verdict.name().to_owned())),
     ]
 }
 
@@ -111,36 +156,115 @@ fn parameters(count: u64) -> String {
     if count >= 1e9 { format!("{:.2} B", count / 1e9) } else { format!("{:.2} M", count / 1e6) }
 }
 
-/// What holds for the whole table: one line for each bandwidth that was measured.
+/// What stands under the table: times of tokens, what was doubtful, memory, and one line for each bandwidth that was measured.
 fn notes(rows: &[Row]) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for row in rows {
-        let isa = row.isa.as_deref().map_or(String::new(), |isa| format!(", instruction set {isa}"));
-        let line = match &row.bandwidth {
-            Some(read) => format!(
-                "read bandwidth: {} GB/s with {} threads, best of {} reads of {} GB in {} pages ({}); {}{isa}",
-                three_digits(read.bytes_per_s / 1e9),
-                read.threads,
-                read.reads,
-                three_digits(read.bytes as f64 / 1e9),
-                read.pages,
-                read.way,
-                on_one_line(&row.build_commit),
-            ),
-            None => format!("read bandwidth: not measured; {}{isa}", on_one_line(&row.build_commit)),
-        };
-        if !lines.contains(&line) {
-            lines.push(line);
-        }
-    }
-    lines.iter().map(|line| format!("\n{line}\n")).collect()
+    let times = rows.iter().flat_map(times);
+    let doubts = rows.iter().flat_map(doubts);
+    let load = rows.iter().filter_map(|row| row.load.as_ref()).map(load_line);
+    let memory = rows.iter().filter_map(|row| row.memory.as_ref()).map(memory_line);
+    let bandwidth = rows.iter().map(bandwidth_line);
+    paragraph(times) + &paragraph(doubts) + &paragraph(load.chain(memory).chain(bandwidth))
 }
 
-/// A row in llama-bench's form: every value in quotes. Lists of samples are left out, and `bandwidth` is its rate.
+/// Lines after an empty one, each once; nothing where there are none.
+fn paragraph(lines: impl Iterator<Item = String>) -> String {
+    let mut told: Vec<String> = Vec::new();
+    for line in lines {
+        if !told.contains(&line) {
+            told.push(line);
+        }
+    }
+    if told.is_empty() { String::new() } else { format!("\n{}\n", told.join("\n")) }
+}
+
+fn ms(ns: f64) -> String {
+    format!("{} ms", three_digits(ns / 1e6))
+}
+
+/// To the first token, and from token to token.
+fn times(row: &Row) -> Vec<String> {
+    let of = |what: &str, times: Quantiles| {
+        let (p50, p95, p99) = (ms(times.p50), ms(times.p95), ms(times.p99));
+        format!("{}: {what} {p50} (median), {p95} (P95), {p99} (P99) of {}", row.test, times.count)
+    };
+    let first = row.first_token_ns.map(|times| of("first token after", times));
+    let tokens = row.token_ns.map(|times| of("a token takes", times));
+    first.into_iter().chain(tokens).collect()
+}
+
+/// What speaks against a row, with the evidence and the remedy.
+fn doubts(row: &Row) -> Vec<String> {
+    let outliers = row.outliers.iter().map(|outlier| {
+        format!("{}: round {} had {:.2} t/s, far from the others", row.test, outlier.round + 1, outlier.ts)
+    });
+    let doubts = row
+        .doubts
+        .iter()
+        .map(|doubt| format!("{} is doubtful: {}; {}", row.test, on_one_line(&doubt.evidence), doubt.kind.remedy()));
+    outliers.chain(doubts).collect()
+}
+
+fn load_line(load: &LoadFigures) -> String {
+    let cached = match &load.file_in_page_cache {
+        Reading::Known(share) => format!("{:.0} % of the file in the page cache before", share * 100.0),
+        Reading::NotReadable(reason) => format!("page cache not readable: {}", on_one_line(reason)),
+    };
+    format!("load: {}, weights {}; {cached}", ms(load.load_ns as f64), load.weights)
+}
+
+fn memory_line(memory: &MemoryFigures) -> String {
+    let of = |reading: &Reading<u64>| match reading {
+        Reading::Known(bytes) => bytes_text(*bytes),
+        Reading::NotReadable(reason) => format!("not readable ({})", on_one_line(reason)),
+    };
+    let (peak, proportional) = (of(&memory.peak_bytes), of(&memory.proportional_bytes));
+    let (anonymous, file) = (of(&memory.proportional_anonymous_bytes), of(&memory.proportional_file_bytes));
+    format!(
+        "memory: {peak} at the peak; at the end {proportional} in proportion, {anonymous} of it without a file and {file} of files"
+    )
+}
+
+fn bandwidth_line(row: &Row) -> String {
+    let isa = row.isa.as_deref().map_or(String::new(), |isa| format!(", instruction set {isa}"));
+    match &row.bandwidth {
+        Some(read) => format!(
+            "read bandwidth: {} GB/s with {} threads, best of {} reads of {} GB in {} pages ({}); {}{isa}",
+            three_digits(read.bytes_per_s / 1e9),
+            read.threads,
+            read.reads,
+            three_digits(read.bytes as f64 / 1e9),
+            read.pages,
+            read.way,
+            on_one_line(&row.build_commit),
+        ),
+        None => format!("read bandwidth: not measured; {}{isa}", on_one_line(&row.build_commit)),
+    }
+}
+
+/// Starts of the program; empty where none was measured.
+fn starts_table(starts: &[StartFigures]) -> String {
+    if starts.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        "\n| start  | page cache | of files there | load | warm-up | prompt | to the first token |\n".to_owned();
+    text.push_str("| ------ | ---------- | -------------: | ---: | ------: | -----: | -----------------: |\n");
+    for start in starts {
+        let there = start.files_in_page_cache.get().map_or("?".to_owned(), |share| format!("{:.0} %", share * 100.0));
+        let [load, warm_up, prompt, first] =
+            [start.load_ns, start.warm_up_ns, start.prompt_ns, start.first_token_ns].map(|ns| ms(ns as f64));
+        let (kind, cache) = (&start.start, &start.page_cache);
+        text.push_str(&format!("| {kind:6} | {cache:10} | {there:>14} | {load} | {warm_up} | {prompt} | {first} |\n"));
+    }
+    text
+}
+
+/// A row in llama-bench's form: every value in quotes. Samples and what has parts of its own are left out, but of `bandwidth` its rate and
+/// of times their median.
 fn csv(row: &Row, with_head: bool) -> anyhow::Result<String> {
     let Value::Object(fields) = serde_json::to_value(row)? else { return Ok(String::new()) };
     let fields: Vec<(String, String)> =
-        fields.into_iter().filter(|(name, _)| !name.starts_with("samples_")).map(flat).collect();
+        fields.into_iter().filter(|(name, _)| !NOT_IN_CSV.contains(&name.as_str())).map(flat).collect();
     let mut out = String::new();
     if with_head {
         out.push_str(&fields.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(","));
@@ -152,16 +276,35 @@ fn csv(row: &Row, with_head: bool) -> anyhow::Result<String> {
     Ok(out)
 }
 
+/// What is no single value.
+const NOT_IN_CSV: [&str; 10] = [
+    "samples_ns",
+    "samples_ts",
+    "first_token_samples_ns",
+    "token_samples_ns",
+    "movement",
+    "clock_hz",
+    "memory",
+    "load",
+    "state",
+    "outliers",
+];
+
 /// A field as one value.
 fn flat((name, value): (String, Value)) -> (String, String) {
     match value {
         Value::Null => (name, String::new()),
         Value::String(text) => (name, on_one_line(&text)),
         Value::Array(items) => {
-            let items = items.iter().map(|item| item.as_str().map_or(item.to_string(), on_one_line));
+            let item_text = |item: &Value| item.get("evidence").unwrap_or(item).as_str().map(on_one_line);
+            let items = items.iter().map(|item| item_text(item).unwrap_or_else(|| item.to_string()));
             (name, items.collect::<Vec<_>>().join("; "))
         }
-        Value::Object(fields) => (name, fields.get("bytes_per_s").map_or(String::new(), Value::to_string)),
+        Value::Object(fields) => {
+            let value = |key: &str| fields.get(key).map(Value::to_string);
+            let range = value("low").zip(value("high")).map(|(low, high)| format!("{low}..{high}"));
+            (name, range.or_else(|| value("bytes_per_s")).or_else(|| value("p50")).unwrap_or_default())
+        }
         other => (name, other.to_string()),
     }
 }
