@@ -1,7 +1,7 @@
 //! What this machine can do at most: measured when it must be, kept otherwise.
 //!
 //! Whoever needs ceilings asks [`crate::Engine::ceilings`]: they come from the file of this device where they still hold, and are measured and kept where
-//! not, with the reason told before. [`for_bench`] is what a benchmark needs of them.
+//! not, with the reason told before.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -17,7 +17,6 @@ pub use duan_measure::ceilings::{Barrier, Ceilings, CeilingsAt, Clock, Kept, Pea
 use crate::bench;
 use crate::devices::Devices;
 use crate::error::Result;
-use crate::options::EngineOptions;
 
 /// The folder in which ceilings are kept: `ceilings` in `DUAN_STATE`, else in `duan` in the system's folder for state. None where there
 /// is no home folder either.
@@ -66,37 +65,6 @@ pub struct FoundCeilings {
     pub age_s: Option<i64>,
     /// The load average, where others used the machine then, so that the figures are too low.
     pub load_of_others: Option<f64>,
-}
-
-/// The ceilings over one benchmark.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct BenchCeilings {
-    /// What its threads of decode read, what its threads of prefill multiply, and the clock then.
-    #[serde(flatten)]
-    pub at: CeilingsAt,
-    /// Why they were measured just now; none where they were kept.
-    pub refreshed: Option<Refresh>,
-    /// Seconds since they were measured.
-    pub age_s: Option<i64>,
-    /// The load average, where others used the machine then, so that the figures are too low.
-    pub load_of_others: Option<f64>,
-}
-
-/// The ceilings over a benchmark with these options: those of the threads that decode and prefill have. Nothing where it was cancelled.
-///
-/// # Errors
-/// When an option is out of its range, or the system gives no threads to measure with.
-pub fn for_bench(
-    engine: &EngineOptions,
-    options: &CeilingOptions<'_>,
-    on_event: &mut dyn FnMut(&CeilingEvent<'_>),
-) -> Result<Option<BenchCeilings>> {
-    let devices = Devices::open(engine)?;
-    let Some(found) = find(&devices, options, on_event)? else { return Ok(None) };
-    let FoundCeilings { ceilings, refreshed, age_s, load_of_others } = found;
-    let cpu = devices.cpu();
-    let at = ceilings.at(cpu.threads_decode, cpu.threads_prefill);
-    Ok(Some(BenchCeilings { at, refreshed, age_s, load_of_others }))
 }
 
 /// The ceilings of these devices: kept ones where they hold, else measured ones, which are kept then. Nothing where it was cancelled.

@@ -11,7 +11,7 @@ use crate::pressure::load_average;
 use crate::process::{self, Stat, status};
 use crate::reading::Reading;
 use crate::source::{Nothing, Source, Unreadable, line, number, parse};
-use crate::thermal::{CoolingDevice, ThrottleCounts, cooling, throttle_counts, zone_temperatures};
+use crate::thermal::{CoolingDevice, ThrottleCounts, cooling, temperatures, throttle_counts};
 use crate::virtualization::CpuTicks;
 
 const POWERCAP: &str = "sys/class/powercap";
@@ -44,7 +44,7 @@ pub struct Counters {
     pub energy: Reading<Vec<Energy>>,
     /// Frequency by group of CPUs.
     pub frequency: Reading<Vec<FrequencyNow>>,
-    /// Temperature by zone.
+    /// Temperature by zone, and of the processor's own sensors.
     pub temperature: Reading<Vec<TemperatureNow>>,
     /// What the system cools with.
     pub cooling: Reading<Vec<CoolingDevice>>,
@@ -128,7 +128,7 @@ impl Counters {
             read_bytes: read_bytes(source).into(),
             energy: energy(source).into(),
             frequency: frequency(source).into(),
-            temperature: zone_temperatures(source).into(),
+            temperature: temperatures(source).into(),
             cooling: cooling(source).into(),
             throttle_counts: throttle_counts(source).into(),
             load_average: load_average(source).into(),

@@ -69,3 +69,16 @@ fn this_machine_moves_forwards() {
     assert!(moved.cpu_total_ticks.get().is_some_and(|&ticks| ticks > 0), "{moved:?}");
     assert!(before.resident_bytes.get() <= before.peak_resident_bytes.get(), "{before:?}");
 }
+
+#[test]
+fn a_processor_without_a_zone_has_its_own_sensor() {
+    let tree = Tree::new("linux")
+        .file("sys/class/hwmon/hwmon0/name", "nvme\n")
+        .file("sys/class/hwmon/hwmon0/temp1_input", "41000\n")
+        .file("sys/class/hwmon/hwmon1/name", "k10temp\n")
+        .file("sys/class/hwmon/hwmon1/temp1_input", "62000\n")
+        .file("sys/class/hwmon/hwmon1/temp1_label", "Tctl\n");
+    let found = Counters::read(&tree).temperature;
+    let expected = TemperatureNow { zone: "k10temp Tctl".to_owned(), millicelsius: Reading::Known(62_000) };
+    assert_eq!(found, Reading::Known(vec![expected]));
+}

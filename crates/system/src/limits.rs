@@ -33,15 +33,15 @@ pub struct Limits {
     pub android_cpus: Reading<Vec<usize>>,
 }
 
-/// What the quota of control groups did, since they were made.
+/// What the quota of a control group did, since it was made: of the process's group and all its parents that which held it up longest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Throttling {
     /// Periods in which the group wanted time.
     pub periods: u64,
-    /// Those in which its time was used up before the end; over the process's group and all its parents.
+    /// Those in which its time was used up before the end.
     pub throttled_periods: u64,
-    /// How long it was held up, in microseconds; over all of them.
+    /// How long it was held up, in microseconds.
     pub throttled_us: u64,
 }
 
@@ -114,24 +114,20 @@ fn cpus_of(quota_us: u64, period_us: u64) -> Option<f64> {
     (quota_us > 0 && period_us > 0).then(|| quota_us as f64 / period_us as f64)
 }
 
-/// What the quotas did, over this process's group and all its parents: each can hold the process up.
+/// What the quotas did: each of the process's group and all its parents can hold it up, and that which did so longest is told.
 pub(crate) fn throttling(source: &dyn Source) -> Result<Throttling, Unreadable> {
     let groups = Groups::find(source, "cpu")?;
     let v2 = groups.v2.iter().map(|folder| throttling_of(source, folder, "throttled_usec", 1));
     let v1 = groups.v1.iter().map(|folder| throttling_of(source, folder, "throttled_time", 1000));
-    let (mut sum, mut error) = (None::<Throttling>, None);
+    let (mut most, mut error) = (None::<Throttling>, None);
     for one in v2.chain(v1) {
         match one {
-            Ok(one) => {
-                let sum = sum.get_or_insert_default();
-                sum.periods = sum.periods.max(one.periods);
-                sum.throttled_periods = sum.throttled_periods.saturating_add(one.throttled_periods);
-                sum.throttled_us = sum.throttled_us.saturating_add(one.throttled_us);
-            }
+            Ok(one) if most.is_none_or(|most| one.throttled_us > most.throttled_us) => most = Some(one),
+            Ok(_) => {}
             Err(one) => _ = error.get_or_insert(one),
         }
     }
-    sum.ok_or_else(|| error.unwrap_or_else(|| Unreadable::because("no control group counts CPU time")))
+    most.ok_or_else(|| error.unwrap_or_else(|| Unreadable::because("no control group counts CPU time")))
 }
 
 /// `time` is the line of the time held up, in so many parts of a microsecond.
@@ -198,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn throttling_is_counted_over_all_parents_and_in_one_unit() {
+    fn throttling_is_that_of_the_group_that_throttled_most_in_one_unit() {
         let stat = "usage_usec 9\nnr_periods 100\nnr_throttled 40\nthrottled_usec 7000\n";
         let outer = "nr_periods 150\nnr_throttled 2\nthrottled_usec 1\n";
         let tree = v2("/a/b").file("sys/fs/cgroup/a/b/cpu.stat", stat).file("sys/fs/cgroup/a/cpu.stat", outer);
         let tree = tree.file("sys/fs/cgroup/cpu.stat", "usage_usec 10\n");
-        let expected = Throttling { periods: 150, throttled_periods: 42, throttled_us: 7001 };
+        let expected = Throttling { periods: 100, throttled_periods: 40, throttled_us: 7000 };
         assert_eq!(throttling(&tree), Ok(expected));
         let v1 = Tree::new("linux")
             .file("proc/self/cgroup", "1:cpu:/\n")

@@ -137,13 +137,24 @@ fn zone(source: &dyn Source, folder: &str) -> ThermalZone {
     }
 }
 
-/// The temperatures of all zones: all that changes in them.
-pub(crate) fn zone_temperatures(source: &dyn Source) -> Result<Vec<TemperatureNow>, Unreadable> {
-    let now = |folder: &String| TemperatureNow {
+/// Drivers of sensors that sit in a processor: some systems have no zone for those.
+const PROCESSOR_SENSORS: [&str; 4] = ["coretemp", "k10temp", "zenpower", "cpu_thermal"];
+
+/// The temperatures of all zones and of the processor's sensors: all that changes in them.
+pub(crate) fn temperatures(source: &dyn Source) -> Result<Vec<TemperatureNow>, Unreadable> {
+    let zone = |folder: &String| TemperatureNow {
         zone: last(folder),
         millicelsius: temperature(source, &format!("{folder}/temp")).into(),
     };
-    Ok(numbered(source, THERMAL, "thermal_zone")?.iter().map(now).collect())
+    let zones = numbered(source, THERMAL, "thermal_zone").map(|folders| folders.iter().map(zone).collect::<Vec<_>>());
+    let of_processor = |sensor: &Sensor| PROCESSOR_SENSORS.iter().any(|driver| sensor.name.starts_with(driver));
+    let sensors = sensors(source).unwrap_or_default().into_iter().filter(of_processor);
+    let sensors: Vec<TemperatureNow> =
+        sensors.map(|sensor| TemperatureNow { zone: sensor.name, millicelsius: sensor.millicelsius }).collect();
+    match zones {
+        Err(error) if sensors.is_empty() => Err(error),
+        zones => Ok(zones.unwrap_or_default().into_iter().chain(sensors).collect()),
+    }
 }
 
 /// All cooling devices.

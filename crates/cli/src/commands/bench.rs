@@ -14,6 +14,7 @@ use duan::bench::{BenchEvent, BenchOptions, Progress, Test, bench};
 use duan::ceilings::CeilingEvent;
 
 use crate::args::{Cli, Common, SwitchArgs, format as weight_format, isa_of_environment, threads_of_environment};
+use crate::ceilings::{refresh_text, refresh_warning};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::open;
 use crate::output::work::WorkBar;
@@ -150,7 +151,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     let view = View::new(&options, &args.model);
     let output = RefCell::new(Output::new(format));
     let mut written = Ok(());
-    let is_done = {
+    let done = {
         let _answering = interrupt.answer();
         bench(&found.file.path, &options, |event| match event {
             BenchEvent::Finished(row) => {
@@ -162,28 +163,35 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
             BenchEvent::Ready(setup) if written.is_ok() => {
                 view.bar.talk(|| written = output.borrow_mut().head(setup));
             }
-            BenchEvent::RunFinished(figures) => output.borrow_mut().run_figures(figures),
+            BenchEvent::RunFinished(figures) if written.is_ok() => {
+                view.bar.talk(|| written = output.borrow_mut().run_figures(figures));
+            }
             BenchEvent::StartsFinished(figures) => output.borrow_mut().starts(figures),
             other => view.show(other),
-        })?
+        })
     };
     drop(view);
-    written?;
+    // Whatever went wrong in the end, what was measured before is kept and told.
     let output = output.into_inner();
-    let kept = if args.no_record { Ok(Vec::new()) } else { output.keep() };
-    output.end()?;
-    match kept.as_deref() {
-        Ok([]) => {}
-        Ok(ids) => {
-            let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
-            let (plural, ids) = (if ids.len() == 1 { "" } else { "s" }, ids.join(", "));
-            say(&format!(
-                "kept as record{plural} {ids}; `duan records show {ids}` shows it again, `duan compare A B` two of them"
-            ));
-        }
-        Err(error) => warn(&format!("the results are not kept in the records: {error}")),
+    if !args.no_record {
+        tell_kept(output.keep());
     }
-    Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
+    written.and_then(|()| output.end())?;
+    Ok(if done? { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
+}
+
+/// Which records the results became, and why some became none.
+fn tell_kept((ids, error): (Vec<i64>, Option<anyhow::Error>)) {
+    if !ids.is_empty() {
+        let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+        let (plural, ids) = (if ids.len() == 1 { "" } else { "s" }, ids.join(", "));
+        say(&format!(
+            "kept as record{plural} {ids}; see `duan records`, and `duan compare A B` for the difference of two"
+        ));
+    }
+    if let Some(error) = error {
+        warn(&format!("results are not kept in the records: {error}"));
+    }
 }
 
 /// `--json` is `-o json`; another format beside it is a contradiction.
@@ -220,8 +228,12 @@ impl<'a> View<'a> {
     fn show(&self, event: &BenchEvent<'_>) {
         match event {
             BenchEvent::Planned { plan } => self.bar.talk(|| open::warn_of_fallbacks(plan, self.model)),
-            BenchEvent::Ceilings(CeilingEvent::Measuring { .. }) => {
-                self.step(0, || "the machine's ceilings".to_owned())
+            BenchEvent::Ceilings(CeilingEvent::Measuring { reason }) => {
+                self.bar.talk(|| match refresh_warning(reason) {
+                    Some(warning) => warn(&warning),
+                    None => say(&format!("measuring what this machine can do: {}", refresh_text(reason))),
+                });
+                self.step(0, || "the machine's ceilings".to_owned());
             }
             BenchEvent::Ceilings(CeilingEvent::NotKept { reason }) => {
                 self.bar.talk(|| warn(&format!("the machine's ceilings are not kept: {reason}")));

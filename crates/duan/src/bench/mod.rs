@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use duan_engine::{Event, Executor, Plan};
-use duan_measure::bench::conditions::Sight;
+use duan_measure::bench::conditions::{Sight, Window};
 use duan_measure::bench::{self, Job, MemoryWatch, Monotonic, Outcome, positions};
 use duan_measure::machine;
 use duan_model::Model;
@@ -173,10 +173,13 @@ fn with_threads(
         cancel: &engine.cancel,
     };
     let found = ceilings::find(&devices, &ceiling_options, &mut |event| on_event(&BenchEvent::Ceilings(event)));
-    let ceilings = match found {
+    let (ceilings, busy) = match found {
         Ok(None) => return Ok(false),
-        Ok(Some(found)) => Ok(found.ceilings.at(devices.cpu().threads_decode, devices.cpu().threads_prefill)),
-        Err(error) => Err(error.to_string()),
+        Ok(Some(found)) => {
+            let cpu = devices.cpu();
+            (Ok(found.ceilings.at(cpu.threads_decode, cpu.threads_prefill)), found.load_of_others)
+        }
+        Err(error) => (Err(error.to_string()), None),
     };
     on_event(&BenchEvent::Loading);
     // What measuring the bandwidth took is not the model's.
@@ -186,7 +189,7 @@ fn with_threads(
     // Nothing else may run while something is measured.
     executor.settle();
     let known = Known { file, model, devices: &devices, plan: &plan, engine, options };
-    let setup = known.setup(executor.limits().max_rows, executor.context(), state, load_average, ceilings);
+    let setup = known.setup(executor.limits().max_rows, executor.context(), state, load_average, (ceilings, busy));
     on_event(&BenchEvent::Ready(&setup));
     for message in setup.warnings() {
         on_event(&BenchEvent::Warning { message: &message });
@@ -201,7 +204,7 @@ fn with_threads(
     let clock_hz = || clock_hz(&devices);
     let mut tests = Tests { executor: &mut executor, source: &source, clock_hz: &clock_hz, options, engine };
     let is_done = tests.run(
-        |sights, outcome| Row::new(&setup, model, outcome, sights, machine::utc_now()),
+        |windows, outcome| Row::new(&setup, model, outcome, windows, machine::utc_now()),
         setup.warnings().len(),
         on_event,
     )?;
@@ -254,11 +257,11 @@ struct Tests<'a> {
 }
 
 impl Tests<'_> {
-    /// Runs them, and looks at the machine before the first round of each and after each round. `row` makes a row of that; the first
+    /// Runs them, and looks at the machine before each round and after it. `row` makes a row of that; the first
     /// `told` of its warnings were told before.
     fn run(
         &mut self,
-        row: impl Fn(&[Sight], &Outcome) -> Row,
+        row: impl Fn(&[Window], &Outcome) -> Row,
         told: usize,
         on_event: &mut dyn FnMut(&BenchEvent<'_>),
     ) -> Result<bool> {
@@ -271,21 +274,30 @@ impl Tests<'_> {
             time: &time,
             cancel: &self.engine.cancel,
         };
-        let (on_event, sights) = (RefCell::new(on_event), RefCell::new(Vec::new()));
-        let look = || sights.borrow_mut().push(Sight::take(self.source, (self.clock_hz)()));
+        let (on_event, windows) = (RefCell::new(on_event), RefCell::new(Vec::<Window>::new()));
+        let look = || Sight::take(self.source, (self.clock_hz)());
         let on_progress = |progress: &Progress| {
+            let mut windows = windows.borrow_mut();
             match progress {
-                Progress::Repetition { index: 0, .. } => {
-                    sights.borrow_mut().clear();
-                    look();
+                Progress::Repetition { index, .. } => {
+                    if *index == 0 {
+                        windows.clear();
+                    }
+                    let before = look();
+                    windows.push(Window { after: before.clone(), before });
                 }
-                Progress::RoundDone { .. } => look(),
+                Progress::RoundDone { .. } => {
+                    let after = look();
+                    if let Some(window) = windows.last_mut() {
+                        window.after = after;
+                    }
+                }
                 _ => {}
             }
             (on_event.borrow_mut())(&BenchEvent::Progress(progress));
         };
         let on_outcome = |outcome: &Outcome| {
-            let row = row(&sights.borrow(), outcome);
+            let row = row(&windows.borrow(), outcome);
             let mut on_event = on_event.borrow_mut();
             for message in &row.warnings[told..] {
                 on_event(&BenchEvent::Warning { message });

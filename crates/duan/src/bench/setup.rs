@@ -33,7 +33,7 @@ impl Known<'_> {
         context: usize,
         state: State,
         load_average: Option<f64>,
-        ceilings: Result<CeilingsAt, String>,
+        (ceilings, ceilings_load_of_others): (Result<CeilingsAt, String>, Option<f64>),
     ) -> Setup {
         let Known { file, model, devices, plan, engine, options } = *self;
         let cpu = devices.cpu();
@@ -71,6 +71,7 @@ impl Known<'_> {
             processors: cpu.processors,
             load_average,
             ceilings,
+            ceilings_load_of_others,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Whether the machine was the same while a test ran, and if not, by what that is known.
 //!
-//! Looked at is before the first round and after each. What moved more than its limit makes a run doubtful: its numbers are
-//! told all the same, with the evidence, and whoever compares them knows.
+//! Looked at is before each round and after it: what happens in pauses and while a context is computed is nobody's matter. What moved
+//! more than its limit makes a run doubtful: its numbers are told all the same, with the evidence, and whoever compares them knows.
 
-use duan_system::{Counters, Movement, Source};
+use duan_system::{Counters, Movement, Reading, Source};
 use serde::{Deserialize, Serialize};
 
 use super::statistics::{Interval, range};
@@ -16,12 +16,12 @@ const NEIGHBOUR_CPUS: f64 = 0.1;
 const LEAST_TICKS: f64 = 5.0;
 /// Part of the effective clock that may be lost between two looks.
 const CLOCK_PART: f64 = 0.05;
-/// The same of the frequency that the system shows.
-const FREQUENCY_PART: f64 = 0.1;
 /// Warming that no processor has without heat becoming its matter, in thousandths of a degree.
 const WARMER_MILLICELSIUS: i64 = 10_000;
 /// Pages that may come from the disk: those of the program itself.
 const DISK_PAGES: u64 = 8;
+/// Fewer rounds have no interval.
+const LEAST_ROUNDS: usize = 5;
 /// How far the ends of an interval may be from its middle, as a part of the median.
 const SPREAD_PART: f64 = 0.05;
 
@@ -39,6 +39,15 @@ impl Sight {
     pub fn take(source: &dyn Source, clock_hz: Option<f64>) -> Sight {
         Sight { counters: Counters::read(source), clock_hz }
     }
+}
+
+/// The machine before a round and after it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Window {
+    /// Before.
+    pub before: Sight,
+    /// After.
+    pub after: Sight,
 }
 
 /// Processors and threads of a test.
@@ -63,7 +72,7 @@ pub enum DoubtKind {
     Neighbour,
     /// The processor did not count equally fast all the while.
     Clock,
-    /// The frequency that the system shows, or its limit, changed.
+    /// The highest frequency that is allowed was lowered.
     Frequency,
     /// The machine became much warmer.
     Temperature,
@@ -73,6 +82,8 @@ pub enum DoubtKind {
     Disk,
     /// The rounds differ from each other more than a number can be told by.
     Spread,
+    /// There were too few rounds to know how much they differ.
+    FewRounds,
 }
 
 impl DoubtKind {
@@ -90,6 +101,7 @@ impl DoubtKind {
             }
             Self::Disk => "free some memory, or choose a smaller model",
             Self::Spread => "end other programs and ask for more rounds with -r",
+            Self::FewRounds => "ask for at least five with -r",
         }
     }
 }
@@ -115,52 +127,85 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Judges what was seen before the first round and after each. `median` and `interval` are those of the rates; `None`
-    /// where there were too few rounds to know.
-    pub fn judge(sights: &[Sight], share: Share, median: f64, interval: Option<&Interval>) -> Conditions {
-        let movement = match sights {
-            [first, .., last] => Movement::between(&first.counters, &last.counters),
-            _ => Movement::default(),
+    /// Judges what was seen before and after each round. `median` and `interval` are those of the rates; `None` where there were
+    /// too few rounds to know.
+    pub fn judge(windows: &[Window], share: Share, median: f64, interval: Option<&Interval>) -> Conditions {
+        let movement = match windows {
+            [first, .., last] | [first @ last] => Movement::between(&first.before.counters, &last.after.counters),
+            [] => Movement::default(),
         };
-        let clock_hz: Vec<f64> = sights.iter().filter_map(|sight| sight.clock_hz).collect();
+        let time = Time::of(windows);
         let found = [
-            (DoubtKind::Steal, steal(&movement)),
-            (DoubtKind::Quota, quota(&movement)),
-            (DoubtKind::Neighbour, neighbour(&movement, share)),
-            (DoubtKind::Clock, clock(&clock_hz)),
-            (DoubtKind::Frequency, frequency(sights)),
+            (DoubtKind::Steal, time.as_ref().and_then(steal)),
+            (DoubtKind::Quota, quota(windows)),
+            (DoubtKind::Neighbour, time.as_ref().and_then(|time| neighbour(time, share))),
+            (DoubtKind::Clock, clock(windows)),
+            (DoubtKind::Frequency, frequency(windows)),
             (DoubtKind::Temperature, temperature(&movement)),
             (DoubtKind::Throttled, throttled(&movement)),
-            (DoubtKind::Disk, disk(&movement)),
+            (DoubtKind::Disk, disk(windows)),
             (DoubtKind::Spread, spread(median, interval)),
+            (DoubtKind::FewRounds, few_rounds(windows.len())),
         ];
         let doubt = |(kind, evidence): (DoubtKind, Option<String>)| Some(Doubt { kind, evidence: evidence? });
-        Conditions { movement, clock_hz, doubts: found.into_iter().filter_map(doubt).collect() }
+        let doubts = found.into_iter().filter_map(doubt).collect();
+        let clock_hz = windows.iter().flat_map(|window| [window.before.clock_hz, window.after.clock_hz]).flatten();
+        Conditions { movement, clock_hz: clock_hz.collect(), doubts }
     }
 }
 
-/// Part of the processors' time, where it is more than chance.
-fn notable(movement: &Movement, share: Option<&f64>, limit: f64) -> Option<f64> {
-    let total = *movement.cpu_total_ticks.get()? as f64;
-    share.copied().filter(|&share| share > limit && share * total >= LEAST_TICKS)
+/// Who had the processors while rounds ran, in ticks of the system's clock.
+struct Time {
+    total: f64,
+    steal: f64,
+    others: f64,
 }
 
-fn steal(movement: &Movement) -> Option<String> {
-    let share = notable(movement, movement.steal_share.get(), STEAL_SHARE)?;
+impl Time {
+    /// Summed up before anything is concluded: of one short round a tick more or less is chance, to both sides.
+    fn of(windows: &[Window]) -> Option<Time> {
+        let mut time = Time { total: 0.0, steal: 0.0, others: 0.0 };
+        for Window { before, after } in windows {
+            let (before, after) = (&before.counters, &after.counters);
+            let passed =
+                |of: fn(&Counters) -> &Reading<u64>| Some(*of(after).get()? as f64 - *of(before).get()? as f64);
+            let (total, idle) = (passed(|all| &all.cpu_total_ticks)?, passed(|all| &all.cpu_idle_ticks)?);
+            let (steal, own) = (passed(|all| &all.cpu_steal_ticks)?, passed(|all| &all.own_cpu_ticks)?);
+            time.total += total;
+            time.steal += steal;
+            time.others += total - idle - steal - own;
+        }
+        (time.total > 0.0).then_some(time)
+    }
+
+    /// A part of the time, where it is more than its limit and more than chance.
+    fn notable(&self, ticks: f64, limit: f64) -> Option<f64> {
+        (ticks >= LEAST_TICKS && ticks / self.total > limit).then_some(ticks / self.total)
+    }
+}
+
+/// A counter's growth over all rounds; what went backwards says nothing.
+fn grown(windows: &[Window], of: impl Fn(&Counters) -> Option<u64>) -> Option<u64> {
+    let grown = |window: &Window| of(&window.after.counters)?.checked_sub(of(&window.before.counters)?);
+    windows.iter().map(grown).try_fold(0u64, |sum, one| Some(sum.saturating_add(one?)))
+}
+
+fn steal(time: &Time) -> Option<String> {
+    let share = time.notable(time.steal, STEAL_SHARE)?;
     Some(format!("the hypervisor gave {:.1} % of the processors' time to others", share * 100.0))
 }
 
-fn quota(movement: &Movement) -> Option<String> {
-    let throttling = movement.throttling.get().filter(|throttling| throttling.throttled_periods > 0)?;
-    let (held, periods, us) = (throttling.throttled_periods, throttling.periods, throttling.throttled_us);
-    let ms = us / 1000;
+fn quota(windows: &[Window]) -> Option<String> {
+    let held = grown(windows, |all| Some(all.throttling.get()?.throttled_periods)).filter(|&held| held > 0)?;
+    let periods = grown(windows, |all| Some(all.throttling.get()?.periods))?;
+    let ms = grown(windows, |all| Some(all.throttling.get()?.throttled_us))? / 1000;
     Some(format!("the control group's quota was used up in {held} of {periods} periods, which cost {ms} ms"))
 }
 
-fn neighbour(movement: &Movement, share: Share) -> Option<String> {
+fn neighbour(time: &Time, share: Share) -> Option<String> {
     let processors = share.processors.max(1) as f64;
     let free = share.processors.saturating_sub(share.threads) as f64;
-    let others = notable(movement, movement.others_share.get(), (free + NEIGHBOUR_CPUS) / processors)?;
+    let others = time.notable(time.others, (free + NEIGHBOUR_CPUS) / processors)?;
     Some(format!(
         "other programs used {:.2} processors of {}, beside {} threads",
         others * processors,
@@ -169,46 +214,29 @@ fn neighbour(movement: &Movement, share: Share) -> Option<String> {
     ))
 }
 
-fn clock(clock_hz: &[f64]) -> Option<String> {
-    let (low, high) = range(clock_hz);
-    moved_down(low, high, CLOCK_PART)
-        .then(|| format!("the effective clock went from {:.2} GHz to {:.2} between rounds", high / 1e9, low / 1e9))
+/// Compared are the looks after rounds: before them cores may have rested.
+fn clock(windows: &[Window]) -> Option<String> {
+    let after: Vec<f64> = windows.iter().filter_map(|window| window.after.clock_hz).collect();
+    let (low, high) = range(&after);
+    let moved = high > 0.0 && (high - low) / high > CLOCK_PART;
+    moved.then(|| format!("after rounds the effective clock was between {:.2} and {:.2} GHz", low / 1e9, high / 1e9))
 }
 
-fn moved_down(low: f64, high: f64, part: f64) -> bool {
-    high > 0.0 && (high - low) / high > part
-}
-
-/// Compared are the looks after rounds: before the first, nothing had run.
-fn frequency(sights: &[Sight]) -> Option<String> {
-    let first = sights.get(1)?.counters.frequency.get()?;
-    for (index, policy) in first.iter().enumerate() {
-        let of = |value: fn(&duan_system::FrequencyNow) -> Option<u64>| {
-            let values = sights[1..].iter().filter_map(|sight| value(sight.counters.frequency.get()?.get(index)?));
-            range(&values.map(|khz| khz as f64).collect::<Vec<_>>())
-        };
-        let cpus = policy.cpus.get().map_or(String::new(), |cpus| {
-            let list: Vec<String> = cpus.iter().map(usize::to_string).collect();
-            format!(" of CPU {}", list.join(","))
+/// What the system allowed at most before the first round, and less of it later. (The present frequency says little: it is that of cores that
+/// rest already.)
+fn frequency(windows: &[Window]) -> Option<String> {
+    let first = windows.first()?.before.counters.frequency.get()?;
+    first.iter().enumerate().find_map(|(index, policy)| {
+        let before = *policy.allowed_max_khz.get()?;
+        let later = windows.iter().filter_map(|window| {
+            let now = window.after.counters.frequency.get()?.get(index)?;
+            now.allowed_max_khz.get().copied()
         });
-        let limit = of(|now| now.allowed_max_khz.get().copied());
-        if moved_down(limit.0, limit.1, 0.0) {
-            return Some(format!(
-                "the highest frequency allowed{cpus} went from {:.0} MHz to {:.0}",
-                limit.1 / 1e3,
-                limit.0 / 1e3
-            ));
-        }
-        let now = of(|now| now.khz.get().copied());
-        if moved_down(now.0, now.1, FREQUENCY_PART) {
-            return Some(format!(
-                "the frequency{cpus} was {:.0} MHz after one round and {:.0} after another",
-                now.1 / 1e3,
-                now.0 / 1e3
-            ));
-        }
-    }
-    None
+        let least = later.min().filter(|&least| least < before)?;
+        let cpus = policy.cpus.get().map_or(String::new(), |cpus| format!(" of CPUs {}", duan_system::cpu_list(cpus)));
+        let mhz = |khz: u64| khz as f64 / 1e3;
+        Some(format!("the highest frequency allowed{cpus} went from {:.0} MHz to {:.0}", mhz(before), mhz(least)))
+    })
 }
 
 fn temperature(movement: &Movement) -> Option<String> {
@@ -222,15 +250,13 @@ fn temperature(movement: &Movement) -> Option<String> {
 }
 
 fn throttled(movement: &Movement) -> Option<String> {
-    if let Some(counts) = movement.throttle_counts.get().filter(|counts| counts.core + counts.package > 0) {
-        return Some(format!(
-            "the processor held itself back {} times for heat",
-            counts.core.saturating_add(counts.package)
-        ));
+    let times = movement.throttle_counts.get().map_or(0, |counts| counts.core.saturating_add(counts.package));
+    if times > 0 {
+        return Some(format!("the processor held itself back {times} times for heat"));
     }
     let more = movement.cooling.get()?.iter().find(|device| {
         let before_and_after = device.before.get().zip(device.after.get());
-        before_and_after.is_some_and(|(before, after)| after > before)
+        holds_back(device.kind.get()) && before_and_after.is_some_and(|(before, after)| after > before)
     })?;
     let kind = more.kind.get().map_or(more.name.as_str(), String::as_str);
     Some(format!(
@@ -240,8 +266,14 @@ fn throttled(movement: &Movement) -> Option<String> {
     ))
 }
 
-fn disk(movement: &Movement) -> Option<String> {
-    let pages = movement.major_faults.get().filter(|&&pages| pages > DISK_PAGES)?;
+/// Whether a device cools by slowing something down, and not by a fan.
+fn holds_back(kind: Option<&String>) -> bool {
+    let slow = ["processor", "cpu", "powerclamp", "devfreq", "gpu"];
+    kind.is_some_and(|kind| slow.iter().any(|word| kind.to_lowercase().contains(word)))
+}
+
+fn disk(windows: &[Window]) -> Option<String> {
+    let pages = grown(windows, |all| all.major_faults.get().copied()).filter(|&pages| pages > DISK_PAGES)?;
     Some(format!("{pages} pages had to be read from the disk while rounds ran (major faults)"))
 }
 
@@ -249,6 +281,13 @@ fn spread(median: f64, interval: Option<&Interval>) -> Option<String> {
     let part = interval?.half_width(median);
     (part > SPREAD_PART)
         .then(|| format!("rounds differ so much that the median is known to ±{:.0} % only", part * 100.0))
+}
+
+fn few_rounds(rounds: usize) -> Option<String> {
+    let plural = if rounds == 1 { "" } else { "s" };
+    (1..LEAST_ROUNDS)
+        .contains(&rounds)
+        .then(|| format!("of {rounds} round{plural} nobody knows how far the median is off"))
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use duan_model::Model;
 use duan_system::{Movement, Reading, State};
 use serde::Serialize;
 
-use super::conditions::{Conditions, Doubt, Share, Sight};
-use super::load::LoadFigures;
+use super::conditions::{Conditions, Doubt, Share, Window};
+use super::load::{LoadFigures, StartFigures};
 use super::memory::MemoryFigures;
 use super::statistics::{Interval, deviation, mean, median, median_interval, outliers, quantile, range};
 use super::{Bandwidth, Outcome, cost, multiply_adds};
@@ -70,6 +70,8 @@ pub struct Setup {
     pub load_average: Option<f64>,
     /// What the machine can do at most with these threads, or why that was not measured.
     pub ceilings: Result<CeilingsAt, String>,
+    /// The load average, where others used the machine when that was measured.
+    pub ceilings_load_of_others: Option<f64>,
 }
 
 impl Setup {
@@ -88,14 +90,20 @@ impl Setup {
     pub fn warnings(&self) -> Vec<String> {
         let threads = self.threads_decode.max(self.threads_prefill);
         let shared = self.load_average.filter(|&load| machine::is_shared(load, self.processors, threads));
-        let warning = shared.map(|load| {
+        let shared = shared.map(|load| {
             let processors = self.processors;
             format!(
                 "others are using this machine, or did a moment ago: the load average is {load:.2}, with {processors} processors \
                  for {threads} threads; end other programs, wait a minute and run this again"
             )
         });
-        warning.into_iter().collect()
+        let ceilings = self.ceilings_load_of_others.map(|load| {
+            format!(
+                "others used this machine when its ceilings were measured (load average {load:.2}), so they are too low, and shares too \
+                 high; measure them again with --again when it is quiet"
+            )
+        });
+        shared.into_iter().chain(ceilings).collect()
     }
 }
 
@@ -104,10 +112,12 @@ impl Setup {
 pub struct Quantiles {
     /// Half of them took no longer.
     pub p50: f64,
-    /// Of a hundred 95 took no longer.
-    pub p95: f64,
-    /// Of a hundred 99 took no longer.
-    pub p99: f64,
+    /// Of a hundred 95 took no longer; `None` of fewer than 20.
+    pub p95: Option<f64>,
+    /// Of a hundred 99 took no longer; `None` of fewer than 100.
+    pub p99: Option<f64>,
+    /// The longest.
+    pub longest: f64,
     /// How many there were.
     pub count: usize,
 }
@@ -115,8 +125,9 @@ pub struct Quantiles {
 impl Quantiles {
     fn of(times: impl IntoIterator<Item = u64>) -> Option<Quantiles> {
         let times: Vec<f64> = times.into_iter().map(|ns| ns as f64).collect();
-        let [p50, p95, p99] = [0.5, 0.95, 0.99].map(|q| quantile(&times, q));
-        (!times.is_empty()).then_some(Quantiles { p50, p95, p99, count: times.len() })
+        let count = times.len();
+        let of = |q: f64, least: usize| (count >= least).then(|| quantile(&times, q));
+        Some(Quantiles { p50: of(0.5, 1)?, p95: of(0.95, 20), p99: of(0.99, 100), longest: range(&times).1, count })
     }
 }
 
@@ -264,12 +275,14 @@ pub struct Row {
     pub doubts: Vec<Doubt>,
     /// What moved from before the first round to after the last.
     pub movement: Movement,
-    /// The effective clock before the first round and after each, in additions per second.
+    /// The effective clock before each round and after it, in additions per second.
     pub clock_hz: Vec<f64>,
     /// Memory of the whole run.
     pub memory: Option<MemoryFigures>,
     /// How the model was loaded.
     pub load: Option<LoadFigures>,
+    /// Starts of the program, where they were measured.
+    pub starts: Vec<StartFigures>,
     /// The machine before anything was run.
     pub state: State,
 }
@@ -297,8 +310,8 @@ impl Rates {
 }
 
 impl Row {
-    /// Sums up an outcome. `sights` are those before the first round and after each, and `test_time` is when it was over.
-    pub fn new(setup: &Setup, model: &Model, outcome: &Outcome, sights: &[Sight], test_time: String) -> Row {
+    /// Sums up an outcome. `windows` has the machine before and after each round, and `test_time` is when it was over.
+    pub fn new(setup: &Setup, model: &Model, outcome: &Outcome, windows: &[Window], test_time: String) -> Row {
         let Outcome { test, rounds } = outcome;
         let rates = Rates::of(outcome);
         let times: Vec<f64> = rates.samples_ns.iter().map(|&ns| ns as f64).collect();
@@ -306,7 +319,7 @@ impl Row {
         let is_decode = test.prompt == 0;
         let n_threads = if is_decode { setup.threads_decode } else { setup.threads_prefill };
         let share_of = Share { processors: setup.processors_on, threads: n_threads };
-        let conditions = Conditions::judge(sights, share_of, rates.median, rates.interval.as_ref());
+        let conditions = Conditions::judge(windows, share_of, rates.median, rates.interval.as_ref());
         let Conditions { movement, clock_hz, doubts } = conditions;
         let ceiling = Ceiling::of(setup, model, outcome, rates.median);
         let mut warnings = setup.warnings();
@@ -382,6 +395,7 @@ impl Row {
             clock_hz,
             memory: None,
             load: None,
+            starts: Vec::new(),
             state: setup.state.clone(),
         }
     }

@@ -11,7 +11,7 @@ use duan_model::Model;
 use duan_model::gguf::GgufFile;
 use duan_system::{Counters, Energy, Reading, State};
 
-use super::conditions::{DoubtKind, Sight};
+use super::conditions::{DoubtKind, Sight, Window};
 use super::rigged::{Delays, Rigged};
 use super::*;
 use crate::ceilings::{CeilingsAt, Peak, Verdict};
@@ -202,12 +202,17 @@ fn rates_follow_from_delays() {
     let rows: Vec<Row> = outcomes.iter().map(|outcome| row_of(&setup(), outcome, &[])).collect();
     assert_eq!((rows[0].median_ts, rows[0].avg_ns), (2500.0, 8_000_000));
     let first = rows[0].first_token_ns.unwrap();
-    assert_eq!((first.p50, first.p95, first.count), (8e6, 8e6, 3));
+    assert_eq!((first.p50, first.longest, first.count), (8e6, 8e6, 3));
+    assert_eq!((first.p95, first.p99), (None, None), "of three nobody knows what 95 of 100 are");
     assert_eq!(rows[0].token_ns, None);
     assert_eq!(rows[1].median_ts, 4e9 / 20_006_000.0);
     let token = rows[1].token_ns.unwrap();
     assert_eq!((token.p50, token.count), (5_001_500.0, 12));
-    assert!((token.p99 - 5_003_000.0).abs() < 1.0 && token.p95 <= token.p99, "{token:?}");
+    assert_eq!((token.longest, token.p95), (5_003_000.0, None));
+    let many = Outcome { test: TG, rounds: vec![Round { token_ns: (1..=100).collect(), ..Round::default() }] };
+    let many = row_of(&setup(), &many, &[]).token_ns.unwrap();
+    assert_eq!((many.p50, many.p95, many.count), (50.5, Some(95.05), 100));
+    assert!(many.p99.is_some_and(|p99| (p99 - 99.01).abs() < 1e-9), "{many:?}");
     assert_eq!(rows[1].first_token_ns, None);
 }
 
@@ -255,6 +260,7 @@ fn setup() -> Setup {
         processors: 4,
         load_average: Some(0.3),
         ceilings: Ok(ceilings()),
+        ceilings_load_of_others: None,
     }
 }
 
@@ -288,8 +294,8 @@ fn ceilings() -> CeilingsAt {
     }
 }
 
-fn row_of(setup: &Setup, outcome: &Outcome, sights: &[Sight]) -> Row {
-    Row::new(setup, &model("smollm2"), outcome, sights, "2026-01-01T00:00:00Z".to_owned())
+fn row_of(setup: &Setup, outcome: &Outcome, windows: &[Window]) -> Row {
+    Row::new(setup, &model("smollm2"), outcome, windows, "2026-01-01T00:00:00Z".to_owned())
 }
 
 fn row(setup: &Setup, test: Test, samples_ns: &[u64]) -> Row {
@@ -325,6 +331,8 @@ fn the_share_is_the_median_over_the_ceiling() {
     assert_eq!(slow.share, Some(4.0 / (2e9 / bytes)));
     assert_eq!(slow.read_bytes_per_s, Some(4.0 * bytes));
     assert_eq!((slow.warnings.len(), slow.verdict), (0, Some(Verdict::Setting)));
+    let busy = Setup { ceilings_load_of_others: Some(3.0), ..setup() };
+    assert!(busy.warnings()[0].contains("measure them again with --again"), "{:?}", busy.warnings());
     // Four tokens in two nanoseconds.
     let fast = row(2);
     assert!(fast.share.unwrap() > 1.0 && fast.verdict == Some(Verdict::Fault));
@@ -364,7 +372,8 @@ fn energy_is_that_of_packages() {
         let all = ["intel-rapl:0 package-0", "intel-rapl:0:0 core", "intel-rapl:1 package-1", "intel-rapl:2 psys"];
         Counters { energy: Reading::Known(all.map(|domain| energy(domain, uj)).to_vec()), ..Counters::default() }
     };
-    let sights = [0, 6_000_000].map(|uj| Sight { counters: counters(uj), clock_hz: None });
+    let [before, after] = [0, 6_000_000].map(|uj| Sight { counters: counters(uj), clock_hz: None });
+    let sights = [Window { before, after }];
     let round = Round { ns: 1000, first_token_ns: None, token_ns: vec![250; 4] };
     let outcome = Outcome { test: TG, rounds: vec![round; 3] };
     // Twelve joules for twelve tokens.

@@ -1,7 +1,7 @@
 //! What a benchmark ran on, before its first number.
 
 use duan::bench::Setup;
-use duan::state::{FrequencyPolicy, Reading, State};
+use duan::state::{FrequencyPolicy, Reading, State, cpu_list};
 
 use crate::output::style::on_one_line;
 use crate::output::units::bytes_text;
@@ -71,42 +71,63 @@ fn threads(setup: &Setup) -> String {
     )
 }
 
+/// What changes from day to day, and then what of it nobody can read.
 fn state(state: &State) -> String {
-    let governor = all_alike(state, |policy| known(&policy.governor));
-    let allowed = all_alike(state, |policy| {
-        policy.allowed_max_khz.get().map_or_else(unreadable, |khz| format!("{:.2} GHz", *khz as f64 / 1e6))
+    let bytes = |reading: &Reading<u64>| reading.get().map(|bytes| bytes_text(*bytes));
+    let free = bytes(&state.memory.usable_bytes).zip(bytes(&state.memory.total_bytes));
+    let quota = state.limits.quota_cpus.get().map(|quota| match quota {
+        None => "no quota".to_owned(),
+        Some(quota) => format!("quota of {quota} CPUs"),
     });
-    let hottest = state.thermal.zones.get().and_then(|zones| {
-        let zones = zones.iter().filter_map(|zone| zone.millicelsius.get());
-        zones.max().map(|milli| format!("{:.0} °C", *milli as f64 / 1e3))
-    });
-    let quota = match &state.limits.quota_cpus {
-        Reading::Known(None) => "no quota".to_owned(),
-        Reading::Known(Some(quota)) => format!("quota of {quota} CPUs"),
-        Reading::NotReadable(_) => "quota not readable".to_owned(),
+    let affinity = state.limits.affinity.get().map(|cpus| format!("on CPUs {}", cpu_list(cpus)));
+    let facts = [
+        ("memory", free.map(|(free, all)| format!("memory {free} free of {all}"))),
+        ("affinity", affinity),
+        ("quota", quota),
+        ("priority", state.limits.nice.get().map(|nice| format!("nice {nice}"))),
+        (
+            "governor",
+            all_alike(state, |policy| policy.governor.get().map(|name| on_one_line(name)))
+                .map(|name| format!("governor {name}")),
+        ),
+        ("highest frequency", all_alike(state, allowed).map(|hz| format!("up to {hz}"))),
+        ("temperature", hottest(state)),
+        ("power source", state.power.source.get().map(|source| format!("power from {}", source.name()))),
+        (
+            "steal",
+            state.virtualization.steal_share.get().map(|share| format!("steal {:.1} % since the start", share * 100.0)),
+        ),
+    ];
+    let (known, unknown): (Vec<_>, Vec<_>) = facts.into_iter().partition(|(_, fact)| fact.is_some());
+    let known: Vec<String> = known.into_iter().filter_map(|(_, fact)| fact).collect();
+    let unknown: Vec<&str> = unknown.into_iter().map(|(name, _)| name).collect();
+    let unknown = if unknown.is_empty() {
+        String::new()
+    } else {
+        format!("; not readable: {} (`duan devices` says why)", unknown.join(", "))
     };
-    let power = state.power.source.get().map_or_else(unreadable, |source| source.name().to_owned());
-    let bytes = |reading: &Reading<u64>| reading.get().map_or_else(unreadable, |bytes| bytes_text(*bytes));
-    format!(
-        "state: memory {} free of {}, {quota}, governor {governor}, up to {allowed}, temperature {}, power {power}",
-        bytes(&state.memory.usable_bytes),
-        bytes(&state.memory.total_bytes),
-        hottest.unwrap_or_else(unreadable),
-    )
+    format!("state: {}{unknown}", known.join(", "))
 }
 
-fn unreadable() -> String {
-    "not readable".to_owned()
+fn allowed(policy: &FrequencyPolicy) -> Option<String> {
+    policy.allowed_max_khz.get().map(|khz| format!("{:.2} GHz", *khz as f64 / 1e6))
 }
 
-/// What all groups of CPUs have in common, or the differing values.
-fn all_alike(state: &State, of: impl Fn(&FrequencyPolicy) -> String) -> String {
-    let Some(policies) = state.frequency.policies.get() else { return unreadable() };
+/// Of all zones and sensors the hottest.
+fn hottest(state: &State) -> Option<String> {
+    let zones = state.thermal.zones.get().into_iter().flatten().filter_map(|zone| zone.millicelsius.get());
+    let sensors = state.thermal.sensors.get().into_iter().flatten().filter_map(|sensor| sensor.millicelsius.get());
+    zones.chain(sensors).max().map(|milli| format!("{:.0} °C at the hottest", *milli as f64 / 1e3))
+}
+
+/// What all groups of CPUs have in common, or the differing values; none where one of them is not readable.
+fn all_alike(state: &State, of: impl Fn(&FrequencyPolicy) -> Option<String>) -> Option<String> {
     let mut said: Vec<String> = Vec::new();
-    for one in policies.iter().map(of) {
+    for policy in state.frequency.policies.get()? {
+        let one = of(policy)?;
         if !said.contains(&one) {
             said.push(one);
         }
     }
-    if said.is_empty() { unreadable() } else { said.join(" and ") }
+    (!said.is_empty()).then(|| said.join(" and "))
 }

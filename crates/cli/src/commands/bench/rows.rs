@@ -18,11 +18,13 @@ pub(super) struct Output {
     starts: Vec<StartFigures>,
     /// Whether the last thing written is a row below the table's head.
     has_head: bool,
+    /// Rows that were written as lines.
+    lines_written: usize,
 }
 
 impl Output {
     pub(super) fn new(format: Format) -> Output {
-        Output { format, rows: Vec::new(), starts: Vec::new(), has_head: false }
+        Output { format, rows: Vec::new(), starts: Vec::new(), has_head: false, lines_written: 0 }
     }
 
     /// What the rows that follow ran on; for people, as programs find it in each row.
@@ -43,13 +45,11 @@ impl Output {
     /// # Errors
     /// Where stdout cannot be written.
     pub(super) fn row(&mut self, row: &Row) -> anyhow::Result<()> {
-        let is_first = self.rows.is_empty();
         self.rows.push(row.clone());
         let begins_table = !std::mem::replace(&mut self.has_head, true);
         match self.format {
-            Format::Json => Ok(()),
-            Format::Jsonl => print_json_line(row),
-            Format::Csv => Ok(print(&csv(row, is_first)?)?),
+            // These wait for what belongs to all rows of a run.
+            Format::Json | Format::Jsonl | Format::Csv => Ok(()),
             Format::Md => {
                 let head = if begins_table { table_head() } else { String::new() };
                 Ok(print(&(head + &table_line(&cells(row))))?)
@@ -57,34 +57,64 @@ impl Output {
         }
     }
 
+    /// Writes rows that wait, where they are a line each.
+    fn write_lines(&mut self) -> anyhow::Result<()> {
+        let first = std::mem::replace(&mut self.lines_written, self.rows.len());
+        for (index, row) in self.rows.iter().enumerate().skip(first) {
+            match self.format {
+                Format::Jsonl => print_json_line(row)?,
+                Format::Csv => print(&csv(row, index == 0)?)?,
+                Format::Json | Format::Md => {}
+            }
+        }
+        Ok(())
+    }
+
     /// What belongs to all rows since the last time.
-    pub(super) fn run_figures(&mut self, figures: &RunFigures) {
+    ///
+    /// # Errors
+    /// Where stdout cannot be written.
+    pub(super) fn run_figures(&mut self, figures: &RunFigures) -> anyhow::Result<()> {
         for row in self.rows.iter_mut().filter(|row| row.load.is_none()) {
             row.load = Some(figures.load.clone());
             row.memory = Some(figures.memory.clone());
         }
+        self.write_lines()
     }
 
     /// What starts of the program took.
     pub(super) fn starts(&mut self, figures: &[StartFigures]) {
         self.starts = figures.to_vec();
+        self.rows.iter_mut().for_each(|row| row.starts = figures.to_vec());
     }
 
-    /// Adds the results to the records; those of equal settings are one. Gives the records' numbers.
-    ///
-    /// # Errors
-    /// Where a setting is missing, or the records cannot be written.
-    pub(super) fn keep(&self) -> anyhow::Result<Vec<i64>> {
-        let rows = self.rows.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>()?;
-        let new = records::from_rows(&rows).map_err(duan::Error::from)?;
-        Ok(new.iter().map(records::add).collect::<Result<Vec<i64>, _>>()?)
+    /// Adds the results to the records; those of equal settings are one. Gives the numbers of those that were kept, and why others
+    /// were not: a setting is missing, or the records cannot be written.
+    pub(super) fn keep(&self) -> (Vec<i64>, Option<anyhow::Error>) {
+        let rows = self.rows.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>();
+        let new = rows
+            .map_err(anyhow::Error::from)
+            .and_then(|rows| Ok(records::from_rows(&rows).map_err(duan::Error::from)?));
+        let new = match new {
+            Ok(new) => new,
+            Err(error) => return (Vec::new(), Some(error)),
+        };
+        let (mut kept, mut failed) = (Vec::new(), None);
+        for record in &new {
+            match records::add(record) {
+                Ok(id) => kept.push(id),
+                Err(error) => _ = failed.get_or_insert(error.into()),
+            }
+        }
+        (kept, failed)
     }
 
     /// The end: what is written once.
     ///
     /// # Errors
     /// As [`Output::row`].
-    pub(super) fn end(self) -> anyhow::Result<()> {
+    pub(super) fn end(mut self) -> anyhow::Result<()> {
+        self.write_lines()?;
         match self.format {
             Format::Json => print_json(&self.rows),
             Format::Md => Ok(print(&(notes(&self.rows) + &starts_table(&self.starts)))?),
@@ -184,8 +214,10 @@ fn ms(ns: f64) -> String {
 /// To the first token, and from token to token.
 fn times(row: &Row) -> Vec<String> {
     let of = |what: &str, times: Quantiles| {
-        let (p50, p95, p99) = (ms(times.p50), ms(times.p95), ms(times.p99));
-        format!("{}: {what} {p50} (median), {p95} (P95), {p99} (P99) of {}", row.test, times.count)
+        let quantile = |name: &str, ns: Option<f64>| ns.map_or(String::new(), |ns| format!(", {} ({name})", ms(ns)));
+        let (p95, p99) = (quantile("P95", times.p95), quantile("P99", times.p99));
+        let (p50, longest) = (ms(times.p50), ms(times.longest));
+        format!("{}: {what} {p50} (median){p95}{p99}, {longest} at most, of {}", row.test, times.count)
     };
     let first = row.first_token_ns.map(|times| of("first token after", times));
     let tokens = row.token_ns.map(|times| of("a token takes", times));
@@ -277,7 +309,7 @@ fn csv(row: &Row, with_head: bool) -> anyhow::Result<String> {
 }
 
 /// What is no single value.
-const NOT_IN_CSV: [&str; 10] = [
+const NOT_IN_CSV: [&str; 11] = [
     "samples_ns",
     "samples_ts",
     "first_token_samples_ns",
@@ -286,6 +318,7 @@ const NOT_IN_CSV: [&str; 10] = [
     "clock_hz",
     "memory",
     "load",
+    "starts",
     "state",
     "outliers",
 ];
