@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 pub use duan_measure::compare::{Answer, Comparison, Difference, Part, Question, Side, Verdict, compare, ratio};
+use duan_measure::records::is_number_or_last;
 pub use duan_measure::records::{
     BENCH, Best, DUAN, Error, Exported, FILE_NAME, Filter, Head, ImportReport, Imported, Measured, NewRecord, Profile,
     Record, Records, TOKENS_PER_S, csv, from_rows, json, llama_bench, parse_since, read_file,
@@ -62,9 +63,7 @@ pub fn profile_from_elsewhere(chip: &Chip) -> Option<Profile> {
 /// # Errors
 /// Where there is no such thing, a file cannot be read or holds several records, or several records have the tag; as [`open_existing`].
 pub fn side(name: &str) -> Result<Side> {
-    let is_number = !name.is_empty() && name.chars().all(|c| c.is_ascii_digit());
-    let is_last = name == "last" || name.starts_with("last~");
-    if !is_number && !is_last && Path::new(name).is_file() {
+    if !is_number_or_last(name) && Path::new(name).is_file() {
         return Ok(of_file(name)?);
     }
     let missing = || Error::NoRecord { name: name.escape_debug().to_string() };

@@ -132,7 +132,7 @@ fn tell_tags(records: &Records, id: i64, common: &Common) -> anyhow::Result<()> 
     } else if tags.is_empty() {
         say(&format!("record {id} has no tags"));
     } else {
-        say(&format!("record {id} has the tags {}", tags.join(", ")));
+        say(&format!("record {id} has the tags {}", on_one_line(&tags.join(", "))));
     }
     Ok(())
 }

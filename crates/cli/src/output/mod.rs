@@ -29,7 +29,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 /// # Errors
 /// As [`print`].
 pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(value)?;
+    let mut text = json_for_terminal(serde_json::to_string_pretty(value)?);
     text.push('\n');
     Ok(print(&text)?)
 }
@@ -39,9 +39,31 @@ pub(crate) fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
 /// # Errors
 /// As [`print`].
 pub(crate) fn print_json_line(value: &impl Serialize) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string(value)?;
+    let mut text = json_for_terminal(serde_json::to_string(value)?);
     text.push('\n');
     Ok(print(&text)?)
+}
+
+/// The same JSON with the characters escaped that JSON allows in texts and that command a terminal: control characters beyond ASCII, and
+/// what turns the direction of writing. They can stand nowhere else than in texts.
+pub(crate) fn json_for_terminal(text: String) -> String {
+    let commands = |c: char| {
+        let turns =
+            matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        turns || matches!(c, '\u{7f}'..='\u{9f}')
+    };
+    if !text.contains(commands) {
+        return text;
+    }
+    text.chars().fold(String::with_capacity(text.len() + 16), |mut out, c| {
+        if commands(c) {
+            // All of them have four digits at most.
+            out.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            out.push(c);
+        }
+        out
+    })
 }
 
 /// Says something to the person, on stderr. Nobody may be there to read it, and that is no failure.
@@ -57,4 +79,18 @@ pub(crate) fn say(text: &str) {
 pub(crate) fn warn(text: &str) {
     let word = Style::stderr().warning("warning:");
     say(&format!("duan: {word} {}", style::on_one_line(text)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_cannot_command_the_terminal_and_says_the_same() {
+        let value = "a\u{1b}\u{9b}2J\u{85}\u{7f}\u{202e}b\u{2067}\u{200f} 你好 \u{a0}é".to_owned();
+        let text = json_for_terminal(serde_json::to_string(&value).unwrap());
+        assert_eq!(text, "\"a\\u001b\\u009b2J\\u0085\\u007f\\u202eb\\u2067\\u200f 你好 \u{a0}é\"");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), value);
+        assert_eq!(json_for_terminal("{\"a\": 1}".to_owned()), "{\"a\": 1}");
+    }
 }

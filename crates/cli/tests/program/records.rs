@@ -159,6 +159,35 @@ fn tags_name_a_record_and_can_be_taken_again() {
 }
 
 #[test]
+fn no_text_of_a_record_commands_the_terminal() {
+    let home = Home::new();
+    let mut new = record("2026-11-29T12:00:00Z", &[70.0; 5]);
+    new.head.model_type = "a\u{9b}2Jb\u{202e}c".into();
+    Records::open(&file(&home)).unwrap().add(&new).unwrap();
+    let is_odd = |text: &str| text.contains(['\u{9b}', '\u{202e}']);
+    for arguments in [
+        &["records", "list"][..],
+        &["records", "list", "--json"],
+        &["records", "show", "1"],
+        &["records", "show", "1", "--json"],
+        &["records", "export"],
+        &["records", "export", "--format", "csv"],
+        &["records", "export", "--format", "llama-bench"],
+        &["compare", "1", "1"],
+        &["compare", "1", "1", "--json"],
+    ] {
+        let text = run(&home, arguments).done().to_owned();
+        assert!(!text.is_empty() && !is_odd(&text), "{arguments:?}: {text:?}");
+    }
+    let exported = run(&home, &["records", "export"]).json();
+    assert_eq!(exported["records"][0]["head"]["model_type"], "a\u{9b}2Jb\u{202e}c");
+    assert!(run(&home, &["records", "tag", "1", "a\u{202e}b"]).failed().contains("cannot be a tag"));
+    // A good one may begin like a name of another kind.
+    assert_eq!(run(&home, &["records", "tag", "last", "last-good"]).stderr, "record 1 has the tags last-good\n");
+    assert!(run(&home, &["records", "show", "last-good"]).done().starts_with("RECORD 1"));
+}
+
+#[test]
 fn what_is_deleted_is_said_and_many_need_a_word() {
     let home = home();
     assert!(run(&home, &["records", "delete"]).failed().contains("nothing says which records to delete"));

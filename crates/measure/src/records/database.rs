@@ -13,7 +13,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::error::{BUSY_S, Error};
-use super::schema::{Found, STEPS, found, migrate};
+use super::schema::{ABSURD_VERSION, Found, STEPS, found, migrate};
 
 /// Opens the file for whoever adds to it or changes it, and makes it where it is not there. It is looked through before: what is damaged
 /// is not written to.
@@ -32,7 +32,6 @@ pub(super) fn open(path: &Path) -> Result<Connection, Error> {
 /// It is opened for writing where it may be written, too: after another program was killed, SQLite has to take back what that one left
 /// half done before anything can be read.
 pub(super) fn open_existing(path: &Path) -> Result<Option<Connection>, Error> {
-    // Whatever else than a file is there is told by what follows.
     if fs::metadata(path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
         return Ok(None);
     }
@@ -44,7 +43,19 @@ pub(super) fn open_existing(path: &Path) -> Result<Option<Connection>, Error> {
     Ok(Some(connection))
 }
 
+/// Nothing but a plain file is opened: to open a pipe would wait for ever. It is not opened to ask: whoever closes a file loses the locks
+/// that another connection of the same program has on it.
+fn check_plain(path: &Path) -> Result<(), Error> {
+    let Ok(there) = fs::metadata(path) else { return Ok(()) };
+    if there.is_file() {
+        return Ok(());
+    }
+    let what = if there.is_dir() { "a folder" } else { "a pipe, a device or a socket" };
+    Err(Error::NoPlainFile { path: path.to_owned(), what })
+}
+
 fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, Error> {
+    check_plain(path)?;
     let failed = |error| Error::of(path, error);
     let connection = Connection::open_with_flags(path, mode | OpenFlags::SQLITE_OPEN_NO_MUTEX).map_err(failed)?;
     connection.busy_timeout(Duration::from_secs(BUSY_S)).map_err(failed)?;
@@ -63,6 +74,10 @@ pub(super) fn make_current(connection: &mut Connection, path: &Path, steps: &[&s
     let known = steps.len() as i64;
     match found(connection).map_err(failed)? {
         Found::Foreign => Err(Error::Foreign { path: path.to_owned() }),
+        // Ours begin with 1, and what makes a file ours is written together with its version.
+        Found::Ours(version) if !(1..ABSURD_VERSION).contains(&version) => {
+            Err(Error::Damaged { path: path.to_owned(), why: format!("its schema has the number {version}") })
+        }
         Found::Ours(version) if version > known => Err(Error::Newer { path: path.to_owned(), found: version, known }),
         Found::Ours(version) if version == known => Ok(()),
         Found::Ours(_) | Found::Empty => migrate(connection, steps).map_err(failed),

@@ -12,7 +12,7 @@ pub enum Error {
     /// A number comes without its settings.
     #[error(
         "no record was made, because of its settings these are not known: {names}; a number without its settings has no place in the \
-         records"
+         records: measure again with a version of duan or llama-bench that tells them"
     )]
     Missing {
         /// What is missing, separated by commas.
@@ -26,8 +26,8 @@ pub enum Error {
     },
     /// A tag that could not be told from other things.
     #[error(
-        "\"{tag}\" cannot be a tag: expected at most {limit} characters without blanks, commas, slashes and ~, not a number alone, and \
-         not last"
+        "\"{tag}\" cannot be a tag: expected at most {limit} characters that are seen, without blanks, commas, slashes and ~, not \
+         a number alone, not last, and no - at its beginning"
     )]
     Tag {
         /// The tag, escaped.
@@ -70,6 +70,14 @@ pub enum Error {
         path: PathBuf,
         /// What was found.
         why: String,
+    },
+    /// Something else has the file's name.
+    #[error("{} is {what}, where the file of the records should be; move it away, or name another folder with DUAN_STATE", path.display())]
+    NoPlainFile {
+        /// Its path.
+        path: PathBuf,
+        /// What is there.
+        what: &'static str,
     },
     /// The file is a database, but not of records.
     #[error("{} is a database of another program, and was left as it is; name another folder with DUAN_STATE", path.display())]
@@ -161,12 +169,16 @@ impl Error {
         let path = path.to_owned();
         let why = source.to_string();
         match &source {
+            // Queries are right, so the file lacks what they ask for. What they are is nobody's concern.
+            rusqlite::Error::SqlInputError { msg, .. } => Error::Damaged { path, why: msg.clone() },
             rusqlite::Error::FromSqlConversionFailure(..)
             | rusqlite::Error::InvalidColumnType(..)
             | rusqlite::Error::IntegralValueOutOfRange(..)
             | rusqlite::Error::Utf8Error(..) => Error::Damaged { path, why },
             rusqlite::Error::SqliteFailure(failure, _) => match failure.code {
-                ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt => Error::Damaged { path, why },
+                ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt | ErrorCode::Unknown => {
+                    Error::Damaged { path, why }
+                }
                 ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => Error::Busy { path, seconds: BUSY_S },
                 ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
                     Error::ReadOnly { path, why }

@@ -1,5 +1,7 @@
 //! Records as they leave: as JSON, from which they come back whole; as comma-separated values; in llama-bench's columns.
 
+use std::collections::HashMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -110,12 +112,16 @@ pub fn llama_bench(records: &[Exported]) -> String {
     for record in records {
         // What was imported from llama-bench, and what duan's benchmarks print, is a list of such rows.
         let rows = record.document.as_array().map_or(&[][..], |rows| &rows[..]);
+        let mut of_tests: HashMap<[u64; 3], &Map<String, Value>> = HashMap::new();
+        for row in rows.iter().filter_map(Value::as_object) {
+            of_tests.entry(tokens_of(row)).or_insert(row);
+        }
         for figure in &record.results {
             let is_test = figure.unit == TOKENS_PER_S && figure.n_prompt.saturating_add(figure.n_gen) > 0;
             if !is_test {
                 continue;
             }
-            let said = rows.iter().filter_map(Value::as_object).find(|row| is_row_of(row, figure));
+            let said = of_tests.get(&[figure.n_prompt, figure.n_gen, figure.n_depth]);
             let own = columns(&record.head, figure);
             let value = |name: &&str| said.and_then(|row| row.get(*name)).or_else(|| own.get(*name)).cloned();
             out.push_str(&line(LLAMA_BENCH.iter().map(|name| value(name).unwrap_or_default())));
@@ -124,10 +130,9 @@ pub fn llama_bench(records: &[Exported]) -> String {
     out
 }
 
-/// Whether a row of a document tells of the figure.
-fn is_row_of(row: &Map<String, Value>, figure: &Measured) -> bool {
-    let is = |name: &str, tokens: u64| row.get(name).and_then(Value::as_u64).unwrap_or(0) == tokens;
-    is("n_prompt", figure.n_prompt) && is("n_gen", figure.n_gen) && is("n_depth", figure.n_depth)
+/// The tokens of the test that a row of a document tells of.
+fn tokens_of(row: &Map<String, Value>) -> [u64; 3] {
+    ["n_prompt", "n_gen", "n_depth"].map(|name| row.get(name).and_then(Value::as_u64).unwrap_or(0))
 }
 
 /// What a record says under llama-bench's names.
@@ -178,7 +183,10 @@ fn line(values: impl Iterator<Item = Value>) -> String {
 /// A value as one text. Control characters and what turns the direction of writing are escaped: the text may end on a terminal.
 fn flat(value: &Value) -> String {
     let escaped = |text: &str| {
-        let is_odd = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        let is_odd = |c: char| {
+            c.is_control()
+                || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        };
         text.chars().fold(String::new(), |mut out, c| {
             if is_odd(c) {
                 out.extend(c.escape_default())

@@ -28,10 +28,17 @@ pub use export::{Exported, csv, json, llama_bench};
 pub use filter::{Filter, parse_since};
 pub use import::{Imported, from_rows, read, read_file};
 pub use profile::{Best, Profile};
-pub use record::{BENCH, DUAN, Head, Measured, NewRecord, Record, TOKENS_PER_S};
+pub use record::{BENCH, DUAN, Head, Measured, NewRecord, Record, TOKENS_PER_S, is_number_or_last};
+
+use record::Called;
 
 /// How the file is called in the folder for state.
 pub const FILE_NAME: &str = "records.db";
+
+/// The numbers of the records that were measured here, or of all where none was; the one that was added last is the first.
+const LAST: &str = "SELECT id FROM records WHERE machine = (SELECT id FROM machine) \
+                    OR NOT EXISTS (SELECT 1 FROM records WHERE machine = (SELECT id FROM machine)) \
+                    ORDER BY id DESC LIMIT 1 OFFSET ?1";
 
 /// The crate's result with records.
 type Result<T> = std::result::Result<T, Error>;
@@ -149,23 +156,21 @@ impl Records {
         row.map(|(uid, head)| self.record(id, uid, &head)).transpose()
     }
 
-    /// The record that a person calls so: by its number, by a tag that only it has, as `last` (the newest), or as `last~2` (the second
-    /// before it).
+    /// The record that a person calls so: by its number, by a tag that only it has, as `last`, or as `last~2` (the second before
+    /// it). The last one is the one that was added last of those that were measured here; where none was, of all.
     ///
     /// # Errors
     /// Where none is called so, or several are; as every reading.
     pub fn find(&self, name: &str) -> Result<Record> {
         let missing = || Error::NoRecord { name: name.escape_debug().to_string() };
-        if let Some(back) = name.strip_prefix("last") {
-            let back =
-                if back.is_empty() { Some(0) } else { back.strip_prefix('~').and_then(|text| text.parse().ok()) };
-            let back: u32 = back.ok_or_else(missing)?;
-            let query = "SELECT id FROM records ORDER BY taken_unix_s DESC, id DESC LIMIT 1 OFFSET ?1";
-            let id = self.asked(|connection| connection.query_row(query, [back], |row| row.get(0)).optional())?;
-            return self.get(id.ok_or_else(missing)?)?.ok_or_else(missing);
-        }
-        if let Ok(id) = name.parse() {
-            return self.get(id)?.ok_or_else(missing);
+        match Called::of(name) {
+            Called::Back(back) => {
+                let back = back.ok_or_else(missing)?;
+                let id = self.asked(|connection| connection.query_row(LAST, [back], |row| row.get(0)).optional())?;
+                return self.get(id.ok_or_else(missing)?)?.ok_or_else(missing);
+            }
+            Called::Number(id) => return self.get(id.ok_or_else(missing)?)?.ok_or_else(missing),
+            Called::Tag => {}
         }
         let ids: Vec<i64> = self.asked(|connection| {
             let mut query = connection.prepare("SELECT record FROM tags WHERE tag = ?1 ORDER BY record")?;
@@ -245,23 +250,27 @@ impl Records {
         Ok(Exported { uid: record.uid, head: record.head, results: record.results, document })
     }
 
-    /// Adds what came from elsewhere and is not here yet: all of it or, where one is refused, nothing.
+    /// Adds what came from elsewhere and is not here yet: all of it or, where one is refused, nothing. Medians and intervals are made of
+    /// the samples again.
     ///
     /// # Errors
     /// Where settings are missing or something is not as it should be; as every writing.
     pub fn import(&mut self, records: &[Imported]) -> Result<ImportReport> {
+        let mut recomputed = Vec::with_capacity(records.len());
         for record in records {
-            record::check(&record.head, &record.results)?;
+            let results: Vec<Measured> = record.results.iter().map(Measured::recomputed).collect();
+            record::check_imported(&record.head, &results)?;
+            recomputed.push(results);
         }
         self.changed(|transaction| {
             let mut report = ImportReport::default();
-            for record in records {
+            for (record, results) in records.iter().zip(&recomputed) {
                 let known = "SELECT count(*) FROM records WHERE uid = ?1";
                 if transaction.query_row(known, [&record.uid], |row| row.get::<_, i64>(0))? > 0 {
                     report.known += 1;
                     continue;
                 }
-                let Imported { uid, head, results, document } = record;
+                let Imported { uid, head, document, .. } = record;
                 report.added.push(insert(transaction, &Draft { uid: Some(uid), head, results, document })?);
             }
             Ok(report)

@@ -18,7 +18,13 @@ pub const DUAN: &str = "duan";
 /// No name, version or reason is longer, in bytes.
 const TEXT_LIMIT_BYTES: usize = 4096;
 /// No list of reasons, tags or names is longer.
-const LIST_LIMIT: usize = 1000;
+pub(super) const LIST_LIMIT: usize = 1000;
+/// No record has more figures.
+pub(super) const FIGURES_LIMIT: usize = 1000;
+/// What a later version says besides is no longer, in bytes of JSON.
+const MORE_LIMIT_BYTES: usize = 64 << 10;
+/// Clocks of two machines may differ by so much.
+const FUTURE_LIMIT_S: i64 = 86_400;
 /// No tag is longer, in characters.
 const TAG_LIMIT: usize = 64;
 
@@ -241,6 +247,16 @@ impl Measured {
         }
     }
 
+    /// The same figure, with the median and the interval that its samples have, whatever was said of them.
+    pub(super) fn recomputed(&self) -> Measured {
+        let Measured { test, n_prompt, n_gen, n_depth, unit, samples, .. } = self;
+        // That there are none is told by others.
+        if samples.is_empty() {
+            return self.clone();
+        }
+        Measured::new(test, [*n_prompt, *n_gen, *n_depth], unit, samples.clone())
+    }
+
     /// Whether it is a rate, of which more is better; of times, bytes and energy less is.
     pub fn is_rate(&self) -> bool {
         self.unit.ends_with("/s")
@@ -297,11 +313,39 @@ pub(super) fn check(head: &Head, results: &[Measured]) -> Result<(), Error> {
     if let Some((name, _)) = head.lists().into_iter().find(|(_, list)| list.len() > LIST_LIMIT) {
         return wrong(format!("{name} has more than {LIST_LIMIT} entries"));
     }
+    if serde_json::to_vec(&head.more).map_or(usize::MAX, |text| text.len()) > MORE_LIMIT_BYTES {
+        return wrong(format!(
+            "what it says beside the settings that are known is longer than {MORE_LIMIT_BYTES} bytes"
+        ));
+    }
     head.tags.iter().try_for_each(|tag| check_tag(tag))?;
     if results.is_empty() {
         return wrong("it has no figures".to_owned());
     }
+    if results.len() > FIGURES_LIMIT {
+        return wrong(format!("it has more than {FIGURES_LIMIT} figures"));
+    }
     results.iter().try_for_each(check_figure)
+}
+
+/// Whether a record that comes from elsewhere may be kept: nobody here has seen its clock and its samples.
+pub(super) fn check_imported(head: &Head, results: &[Measured]) -> Result<(), Error> {
+    check(head, results)?;
+    let now = jiff::Timestamp::now().as_second();
+    if head.taken_unix_s().is_some_and(|taken| taken > now.saturating_add(FUTURE_LIMIT_S)) {
+        let taken_at = head.taken_at.escape_debug();
+        let what = format!(
+            "taken_at is {taken_at}, more than a day in the future by this machine's clock; set the clock, or correct the file"
+        );
+        return Err(Error::Wrong { what });
+    }
+    let is_above_0 = |figure: &&Measured| figure.samples.iter().all(|sample| *sample > 0.0);
+    match results.iter().filter(|figure| figure.is_rate()).find(|figure| !is_above_0(figure)) {
+        Some(figure) => {
+            Err(Error::Wrong { what: format!("the figure {:?} has a rate that is not above 0", figure.test) })
+        }
+        None => Ok(()),
+    }
 }
 
 fn check_figure(figure: &Measured) -> Result<(), Error> {
@@ -327,10 +371,44 @@ fn check_figure(figure: &Measured) -> Result<(), Error> {
     Ok(())
 }
 
+/// What a person calls a record by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Called {
+    /// Its number; none where no record can have it.
+    Number(Option<i64>),
+    /// So many before the last one; none where there can be no such.
+    Back(Option<u32>),
+    /// Anything else is a tag.
+    Tag,
+}
+
+impl Called {
+    /// A number has digits alone; `last` and `last~2` are those and nothing else.
+    pub(super) fn of(name: &str) -> Called {
+        let is_number = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+        match name.strip_prefix("last~") {
+            _ if is_number(name) => Called::Number(name.parse().ok()),
+            _ if name == "last" => Called::Back(Some(0)),
+            Some(back) if is_number(back) => Called::Back(back.parse().ok()),
+            _ => Called::Tag,
+        }
+    }
+}
+
+/// Whether a name means a record by its number or as `last`, and never one by a tag.
+pub fn is_number_or_last(name: &str) -> bool {
+    Called::of(name) != Called::Tag
+}
+
+/// Characters that are not seen, or that turn the direction of writing: two tags would look the same.
+fn is_format(c: char) -> bool {
+    matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
 /// Whether a tag can be told from a record's number, from `last`, and from other tags.
 pub(super) fn check_tag(tag: &str) -> Result<(), Error> {
-    let is_odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, ',' | '~' | '/' | '\\');
-    let is_taken = tag == "last" || tag.chars().all(|c| c.is_ascii_digit()) || tag.starts_with('-');
+    let is_odd = |c: char| c.is_whitespace() || c.is_control() || is_format(c) || matches!(c, ',' | '~' | '/' | '\\');
+    let is_taken = tag.is_empty() || is_number_or_last(tag) || tag.starts_with('-');
     if tag.chars().count() > TAG_LIMIT || tag.chars().any(is_odd) || is_taken {
         return Err(Error::Tag { tag: tag.escape_debug().to_string(), limit: TAG_LIMIT });
     }

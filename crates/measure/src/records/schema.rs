@@ -8,6 +8,9 @@ use rusqlite::{Connection, TransactionBehavior};
 /// Marks a file as ours, for `PRAGMA application_id`: "duan" in ASCII.
 pub(super) const APPLICATION_ID: i64 = 0x6475_616e;
 
+/// No duan will ever have so many steps.
+pub(super) const ABSURD_VERSION: i64 = 10_000;
+
 /// What leads from version N to version N + 1.
 ///
 /// The whole head is kept as JSON, because settings come and go with versions of duan; columns repeat what lists are filtered and sorted

@@ -176,10 +176,15 @@ fn a_record_is_found_by_what_it_is_called() {
     let [old, new, middle] = three(&mut records);
     let id =
         |records: &Records, name: &str| records.find(name).map(|record| record.id).map_err(|error| error.to_string());
-    assert_eq!(["last", "last~0", "last~1", "last~2"].map(|name| id(&records, name).unwrap()), [new, new, middle, old]);
+    assert_eq!(
+        ["last", "last~0", "last~1", "last~2"].map(|name| id(&records, name).unwrap()),
+        [middle, middle, new, old]
+    );
     assert_eq!(id(&records, &middle.to_string()), Ok(middle));
     assert_eq!(id(&records, "base"), Ok(old));
-    for name in ["last~3", "last~x", "lastly", "99", "none", "", "\u{1b}[2J", "last~-1", "-1"] {
+    for name in
+        ["last~3", "last~x", "lastly", "99", "none", "", "\u{1b}[2J", "last~-1", "-1", "last~", "last~99999999999"]
+    {
         let error = id(&records, name).unwrap_err();
         assert!(error.starts_with("there is no record ") && !error.contains('\u{1b}'), "{error}");
     }
@@ -189,7 +194,15 @@ fn a_record_is_found_by_what_it_is_called() {
     assert_eq!(records.untag(old, &["base".into(), "never".into()]).unwrap(), 1);
     assert_eq!(id(&records, "base"), Ok(middle));
     assert_eq!(records.get(middle).unwrap().unwrap().head.tags, ["base", "x"]);
-    for tag in ["", "last", "12", "-x", "a b", "a,b", "last~1", "a/b", "\u{7}", &"x".repeat(65)] {
+    // What can be a tag is found by it.
+    for tag in ["last-good", "lastly", "+1", "1.0", "名"] {
+        records.tag(old, &[tag.to_owned()]).unwrap();
+        assert_eq!(id(&records, tag), Ok(old));
+    }
+    let unseen = ["a\u{200b}", "\u{202e}a", "\u{2066}a", "a\u{feff}", "a\u{9b}", "a\u{2060}"];
+    let odd = ["", "last", "12", "-x", "a b", "a,b", "last~1", "a/b", "\u{7}", "99999999999999999999"];
+    let long = "x".repeat(65);
+    for tag in odd.into_iter().chain(unseen).chain([&*long]) {
         let error = records.tag(old, &[tag.to_owned()]).unwrap_err().to_string();
         assert!(error.contains("cannot be a tag"), "{error}");
     }
@@ -246,6 +259,61 @@ fn an_import_is_all_or_nothing() {
     exported[1].head.isa = None;
     assert!(records.import(&exported).unwrap_err().to_string().contains("not known: isa"));
     assert_eq!(records.count(&Filter::default()).unwrap(), 1);
+}
+
+#[test]
+fn an_import_believes_samples_alone() {
+    let (_folder, mut records) = records();
+    records.add(&record()).unwrap();
+    let honest = records.export(&Filter::default()).unwrap();
+    let change = |change: &dyn Fn(&mut Exported)| {
+        let mut changed = honest.clone();
+        changed[0].uid = "1".repeat(32);
+        change(&mut changed[0]);
+        changed
+    };
+    let lies = change(&|lies| {
+        for figure in &mut lies.results {
+            (figure.median, figure.low, figure.high) = (1e9, Some(1e9), None);
+        }
+    });
+    assert_eq!(read(json(&lies).as_bytes(), "x").unwrap()[0].results, honest[0].results);
+    let added = records.import(&lies).unwrap().added;
+    assert_eq!(records.get(added[0]).unwrap().unwrap().results, honest[0].results);
+    let error = |records: &mut Records, changed: Vec<Exported>| records.import(&changed).unwrap_err().to_string();
+    for rate in [0.0, -1.0] {
+        let changed = change(&|odd| odd.results[1].samples[2] = rate);
+        let told = "no record was made: the figure \"tg128\" has a rate that is not above 0";
+        assert_eq!(error(&mut records, changed), told);
+    }
+    let nan = change(&|odd| odd.results[1].samples[2] = f64::INFINITY);
+    assert!(error(&mut records, nan).contains("is no number"));
+    let future = change(&|odd| odd.head.taken_at = "9000-01-01T00:00:00Z".into());
+    assert!(error(&mut records, future).contains("taken_at is 9000-01-01T00:00:00Z, more than a day in the future"));
+    let many = change(&|odd| odd.results = vec![decode(&[1.0]); 1001]);
+    assert!(error(&mut records, many).contains("more than 1000 figures"));
+    let more = change(&|odd| {
+        odd.head.more.insert("more".into(), "x".repeat(64 << 10).into());
+    });
+    assert!(error(&mut records, more).contains("longer than 65536 bytes"));
+}
+
+#[test]
+fn the_last_record_is_the_last_that_was_measured_here() {
+    let (_folder, mut records) = records();
+    let import = |records: &mut Records, digit: &str, taken_at: &str| {
+        let head = Head { taken_at: taken_at.into(), machine: Some("elsewhere".into()), ..head() };
+        let NewRecord { results, document, .. } = record();
+        records.import(&[Exported { uid: digit.repeat(32), head, results, document }]).unwrap();
+    };
+    import(&mut records, "a", "2026-11-30T00:00:00Z");
+    import(&mut records, "b", "2026-01-01T00:00:00Z");
+    // Nothing was measured here yet.
+    assert_eq!(["last", "last~1"].map(|name| records.find(name).unwrap().id), [2, 1]);
+    let own = records.add(&record()).unwrap();
+    import(&mut records, "c", "2026-11-30T13:00:00Z");
+    assert_eq!(records.find("last").unwrap().id, own);
+    assert!(matches!(records.find("last~1"), Err(Error::NoRecord { .. })));
 }
 
 #[test]
@@ -340,6 +408,39 @@ fn other_databases_and_later_schemas_are_left_as_they_are() {
     let error = Records::open(&path).unwrap_err().to_string();
     let known = STEPS.len();
     assert!(error.contains(&format!("have schema 99, and this duan knows schemas up to {known}")), "{error}");
+}
+
+#[test]
+fn a_version_that_cannot_be_is_damage_and_no_query_is_told() {
+    let (_folder, records) = records();
+    let path = records.path().to_owned();
+    drop(records);
+    let set = |version: i64| Connection::open(&path).unwrap().pragma_update(None, "user_version", version).unwrap();
+    for version in [-1, 0, 2_000_000_000] {
+        set(version);
+        for error in [Records::open(&path).unwrap_err(), Records::open_existing(&path).unwrap_err()] {
+            let line = error.to_string();
+            assert!(line.contains(&format!("are damaged (its schema has the number {version})")), "{line}");
+        }
+    }
+    set(STEPS.len() as i64);
+    Connection::open(&path).unwrap().execute_batch("DROP TABLE machine").unwrap();
+    let error = Records::open(&path).unwrap().machine().unwrap_err().to_string();
+    assert!(error.contains("are damaged (no such table: machine)") && !error.contains("SELECT"), "{error}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_or_a_folder_is_no_file_of_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe.db");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (path, what) in [(pipe.as_path(), "a pipe, a device or a socket"), (folder.path(), "a folder")] {
+        for error in [Records::open(path).unwrap_err(), Records::open_existing(path).unwrap_err()] {
+            let line = error.to_string();
+            assert!(line.contains(&format!(" is {what}, where")) && line.contains("DUAN_STATE"), "{line}");
+        }
+    }
 }
 
 #[test]
@@ -471,9 +572,11 @@ proptest! {
 
     #[test]
     fn every_sample_survives_the_way_there_and_back(samples in proptest::collection::vec(proptest::num::f64::NORMAL, 1..20)) {
+        // Rates are above 0, and the sum of two is a number, too.
+        let samples: Vec<f64> = samples.iter().map(|sample| sample.abs() / 2.0).collect();
         let (_folder, mut records) = records();
         let mut new = record();
-        new.results = vec![Measured { median: samples[0], samples: samples.clone(), ..decode(&[1.0]) }];
+        new.results = vec![decode(&samples)];
         new.document = json!({ "samples": samples });
         records.add(&new).unwrap();
         let exported = records.export(&Filter::default()).unwrap();

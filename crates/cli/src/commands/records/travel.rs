@@ -11,7 +11,7 @@ use super::filter::FilterArgs;
 use crate::args::Common;
 use crate::output::style::on_one_line;
 use crate::output::units::counted;
-use crate::output::{print, print_json, say};
+use crate::output::{json_for_terminal, print, print_json, say};
 
 /// What is exported, and how.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub(crate) struct ImportArgs {
 pub(super) fn export(args: &ExportArgs) -> anyhow::Result<()> {
     let exported = chosen(args)?;
     let text = match args.format {
-        Form::Json => records::json(&exported),
+        Form::Json => json_for_terminal(records::json(&exported)),
         Form::Csv => records::csv(&exported),
         Form::LlamaBench => records::llama_bench(&exported),
     };

@@ -7,7 +7,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::llama_bench::{Fields, number, text};
-use crate::records::record::{Head, Measured};
+use crate::records::record::{Head, LIST_LIMIT, Measured};
 
 /// The settings of a row. Rows that agree in these are one record.
 pub(super) const SETTINGS: &[&str] = &[
@@ -61,8 +61,11 @@ pub(super) fn complete(head: &mut Head, fields: &Fields) {
     // A device without instruction sets of its own has none.
     head.isa = head.isa.take().or_else(|| fields.get("isa").map(|_| "none".to_owned()));
     let state = fields.get("state").and_then(|state| State::deserialize(state).ok());
-    let chip = state.map(|state| state.chip()).filter(|chip| chip.model.get().is_some());
-    head.chip = chip.map(|chip| chip.to_string()).or(head.chip.take());
+    let chip = state.map(|state| state.chip());
+    let is_named = chip.as_ref().is_some_and(|chip| chip.model.get().is_some());
+    let chip = chip.map(|chip| chip.to_string());
+    // A processor without a name ("unknown processor, 4 cores, aarch64") is what a machine has, too; any name goes before it.
+    head.chip = if is_named { chip } else { head.chip.take().or(chip) };
 }
 
 /// Adds to a head what moved while the test of a row ran. Rows come in the order of their tests.
@@ -71,7 +74,8 @@ pub(super) fn add_moved(head: &mut Head, fields: &Fields) {
         let told = head.doubtful.get_or_insert_default();
         for doubt in doubts.iter().filter_map(|doubt| doubt.get("evidence")?.as_str()) {
             let doubt = format!("{}: {doubt}", text(fields, "test"));
-            if !told.contains(&doubt) {
+            // One too many is enough for the record to be refused.
+            if told.len() <= LIST_LIMIT && !told.contains(&doubt) {
                 told.push(doubt);
             }
         }
@@ -153,6 +157,22 @@ mod tests {
         assert_eq!((&imported[0].head, &imported[0].results), (head, &found[0].results));
         assert_eq!(records.import(&imported).unwrap().added, [2]);
         assert_eq!(records.count(&Filter::default()).unwrap(), 2);
+    }
+
+    #[test]
+    fn a_processor_without_a_name_keeps_its_benchmarks() {
+        let chip = |cpu_info: &str| {
+            let mut row = row(0, 8, 1, 1, &[]);
+            row["cpu_info"] = cpu_info.into();
+            row["state"] = json!({
+                "processor": { "model": { "not_readable": "the system names none" } }, "os": { "architecture": "aarch64" },
+            });
+            let found = from_rows(&[row]).unwrap();
+            assert_eq!(found[0].head.missing(), [""; 0]);
+            found[0].head.chip.clone().unwrap()
+        };
+        assert_eq!(chip(""), "unknown processor, aarch64");
+        assert_eq!(chip("A Name"), "A Name");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Fields are found by name: from version to version some were added, renamed and left out. Rows of the same settings, which differ in
 //! their tests, are one record; the rows themselves, with every field, are its document.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -48,11 +48,12 @@ pub(super) fn records(rows: &[Value]) -> Result<Vec<Imported>> {
         let key = settings(fields);
         let place = open.get(&key).copied();
         // The same test a second time is another run.
-        match place.filter(|&place| drafts[place].figures.iter().all(|known| known.test != figure.test)) {
+        match place.filter(|&place| !drafts[place].tests.contains(&figure.test)) {
             Some(place) => drafts[place].add(fields, figure),
             None => {
                 open.insert(key, drafts.len());
-                let mut draft = Draft { head: head(fields), figures: Vec::new(), rows: Vec::new() };
+                let mut draft =
+                    Draft { head: head(fields), tests: HashSet::new(), figures: Vec::new(), rows: Vec::new() };
                 draft.add(fields, figure);
                 drafts.push(draft);
             }
@@ -64,6 +65,8 @@ pub(super) fn records(rows: &[Value]) -> Result<Vec<Imported>> {
 /// A record while rows are added to it.
 struct Draft {
     head: Head,
+    /// The names of all figures: there may be many.
+    tests: HashSet<String>,
     figures: Vec<Measured>,
     rows: Vec<Value>,
 }
@@ -74,8 +77,10 @@ impl Draft {
             self.add_own(fields, &figure);
         }
         let more = is_own(fields).then(|| duan_bench::first_token(fields, &figure)).flatten();
-        self.figures.push(figure);
-        self.figures.extend(more);
+        for figure in [Some(figure), more].into_iter().flatten() {
+            self.tests.insert(figure.test.clone());
+            self.figures.push(figure);
+        }
         self.rows.push(Value::Object(fields.clone()));
     }
 
@@ -339,6 +344,17 @@ mod tests {
     }
 
     #[test]
+    fn many_rows_take_time_in_proportion() {
+        // A search through all figures for each row takes seconds for these.
+        let rows: Vec<Value> = (1..=20_000).map(|tokens| row(tokens, 0)).collect();
+        let found = records(&rows).unwrap();
+        assert_eq!((found.len(), found[0].results.len()), (1, 20_000));
+        let error = read(serde_json::to_string(&rows[..1001]).unwrap().as_bytes(), "x").unwrap_err().to_string();
+        assert_eq!(error, "x: record 1 has more than 1000 figures");
+        assert_eq!(read(serde_json::to_string(&rows[..1000]).unwrap().as_bytes(), "x").unwrap().len(), 1);
+    }
+
+    #[test]
     fn files_of_other_things_are_errors() {
         let error = |text: &str| read(text.as_bytes(), "x.json").unwrap_err().to_string();
         for text in ["", "[]", "{}", "7", "[1", "null", "<html>", "[[]]", "{\"head\": 1}", "{\"duan_records\": 1}"] {
@@ -350,6 +366,12 @@ mod tests {
         let one = r#"{"duan_records": 1, "records": [{"uid": "x", "head": {}, "results": []}]}"#;
         assert!(error(one).contains("record 1: uid has not 32"));
         assert!(error(&"[".repeat(100_000)).contains("recursion limit"));
-        assert!(error(&format!("[{}0]", "0,".repeat(10_000_001))).contains("more than 10000000 values"));
+        assert!(error(&format!("[{}0]", "0,".repeat(4_000_001))).contains("more than 4000000 values"));
+        // Brackets alone take more memory than numbers, and documents need no comma between them.
+        for text in ["[[[[]]]]", "[]", "{}", "[[[["] {
+            assert!(error(&text.repeat(500_001)).contains("more than 500000 lists and objects"), "{text}");
+        }
+        assert!(error(&"1 ".repeat(4_000_001)).contains("more than 4000000 documents"));
+        assert!(error(&" ".repeat((64 << 20) + 1)).contains("longer than 64 MiB"));
     }
 }

@@ -15,16 +15,18 @@ use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
 use super::export::{Exported, JSON_VERSION};
-use super::record::{Head, Measured, NewRecord};
+use super::record::{FIGURES_LIMIT, Head, Measured, NewRecord};
 use super::{Error, Result};
 
 /// A record that came from elsewhere.
 pub type Imported = Exported;
 
 /// A file of records longer than this is none: that of a thousand benchmarks has some ten million bytes.
-const LIMIT_BYTES: u64 = 256 << 20;
-/// One with more values would take some gigabyte of memory; that of a thousand benchmarks has some millions.
-const LIMIT_VALUES: usize = 10_000_000;
+const LIMIT_BYTES: u64 = 64 << 20;
+/// One with more values would take hundreds of megabytes of memory.
+const LIMIT_VALUES: usize = 4_000_000;
+/// Also one with more lists and objects, each of which takes as much as some twenty numbers.
+const LIMIT_NESTED: usize = 500_000;
 
 /// What could be read.
 const EXPECTED: &str =
@@ -56,11 +58,21 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Vec<Imported>> {
     if bytes.len() as u64 > LIMIT_BYTES {
         return Err(wrong(format!("it is longer than {} MiB, so it is no file of records", LIMIT_BYTES >> 20)));
     }
+    let too_many = |limit: usize, what: &str| {
+        format!("it has more than {limit} {what}, which would take too much memory; export fewer records at a time")
+    };
+    let nested = bytes.iter().filter(|&&byte| matches!(byte, b'[' | b'{')).count();
+    if nested > LIMIT_NESTED {
+        return Err(wrong(too_many(LIMIT_NESTED, "lists and objects")));
+    }
     // Between any two values of a list or an object stands a comma.
-    if bytes.iter().filter(|&&byte| byte == b',').count() > LIMIT_VALUES {
-        return Err(wrong(format!("it has more than {LIMIT_VALUES} values, so it is no file of records")));
+    if nested + bytes.iter().filter(|&&byte| byte == b',').count() > LIMIT_VALUES {
+        return Err(wrong(too_many(LIMIT_VALUES, "values")));
     }
     let values = values(bytes).map_err(|error| wrong(format!("{EXPECTED}, found no JSON: {error}")))?;
+    if values.len() > LIMIT_VALUES {
+        return Err(wrong(too_many(LIMIT_VALUES, "documents")));
+    }
     let records = match &values[..] {
         [Value::Object(fields)] if fields.contains_key("duan_records") => exported(fields),
         [Value::Object(fields)] if fields.contains_key("head") => report(fields).map(|record| vec![record]),
@@ -69,9 +81,20 @@ pub fn read(bytes: &[u8], file: &str) -> Result<Vec<Imported>> {
     };
     match records {
         Ok(records) if records.is_empty() => Err(wrong(format!("{EXPECTED}, found nothing"))),
-        Ok(records) => Ok(records),
+        Ok(records) => trusted(records).map_err(wrong),
         Err(what) => Err(wrong(what)),
     }
+}
+
+/// Records with the medians and intervals that their samples have: what a file says of them is not believed.
+fn trusted(mut records: Vec<Imported>) -> std::result::Result<Vec<Imported>, String> {
+    for (index, record) in records.iter_mut().enumerate() {
+        if record.results.len() > FIGURES_LIMIT {
+            return Err(format!("record {} has more than {FIGURES_LIMIT} figures", index + 1));
+        }
+        record.results = record.results.iter().map(Measured::recomputed).collect();
+    }
+    Ok(records)
 }
 
 /// The records that rows of `duan bench` make, as its `--json` has them: those of the same settings are one, with the rows as its document.
@@ -84,10 +107,10 @@ pub fn from_rows(rows: &[Value]) -> Result<Vec<NewRecord>> {
     Ok(records.into_iter().map(new).collect())
 }
 
-/// The documents of a file: one, or one on each line.
+/// The documents of a file: one, or one on each line. One more than there may be says that there are too many.
 fn values(bytes: &[u8]) -> serde_json::Result<Vec<Value>> {
     let bytes = bytes.strip_prefix("\u{feff}".as_bytes()).unwrap_or(bytes);
-    serde_json::Deserializer::from_slice(bytes).into_iter().take(LIMIT_VALUES).collect()
+    serde_json::Deserializer::from_slice(bytes).into_iter().take(LIMIT_VALUES + 1).collect()
 }
 
 /// What [`super::json`] wrote.
