@@ -1,7 +1,7 @@
-//! Measurements as data: benchmarks, the quality of models, and synthetic models to run benchmarks on.
+//! Measurements as data: benchmarks and their records, the quality of models, and synthetic models to run benchmarks on.
 //!
-//! * [`bench`] runs a loaded model through tests of prefill and decode in llama-bench's meaning, and sets the rates beside
-//!   the ceiling that the memory's bandwidth puts over decode;
+//! * [`bench`] runs a loaded model through tests of prefill and decode in llama-bench's meaning, sets the rates beside the ceilings
+//!   of memory and multiplier, and says whether the machine moved meanwhile;
 //! * [`ceilings`] is what a machine can do at most, kept for each device, and what a share of that means;
 //! * [`quality`] is perplexity and the divergence from a reference, from rows of logits to a table and a chart;
 //! * [`records`] keeps every run with its settings and samples, and [`compare`] sets two of them beside each other;
