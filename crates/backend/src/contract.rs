@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::inputs::MatrixInputs;
 use crate::packs::Packing;
 use crate::pass::{PageId, Pass};
+use crate::times::{Clock, OpTime};
 
 /// How the KV cache keeps its numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -172,6 +173,27 @@ pub trait Compiled: Send {
     /// What was summed up since [`Compiled::observe_inputs`], of every matrix of the ops that ran, see
     /// [`InputSums::of_matrices`](crate::InputSums::of_matrices).
     fn observed_inputs(&self) -> Vec<MatrixInputs> {
+        Vec::new()
+    }
+
+    /// Notes how long ops take from now on, anew, by this clock, with room for `passes` passes through everything that was compiled;
+    /// or no more (`None`). Results are the same meanwhile, and nothing is allocated before it is asked again.
+    ///
+    /// # Errors
+    /// Where the device cannot; then nothing changes.
+    fn observe_times(&mut self, clock: Option<Clock>, passes: usize) -> Result<()> {
+        let _ = passes;
+        if clock.is_some() { Err(Error::new("device", "it cannot tell how long its ops take")) } else { Ok(()) }
+    }
+
+    /// What was noted since [`Compiled::observe_times`], in order.
+    fn observed_times(&self) -> &[OpTime] {
+        &[]
+    }
+
+    /// For people: what computes the op, such as `Q4_0 avx2`, each once; nothing where there is only one way.
+    fn kernels(&self, op: usize) -> Vec<String> {
+        let _ = op;
         Vec::new()
     }
 

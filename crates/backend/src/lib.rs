@@ -4,6 +4,7 @@
 //! * [`Compiled`] runs passes and owns the device's keys and values;
 //! * [`Pass`] is one forward call: tokens and a list of spans;
 //! * [`InputSums`] is what a device keeps while it observes what its matrices are multiplied with;
+//! * [`OpTime`] is how long a device took for its ops, while it is asked to note that;
 //! * [`Packing`] says whether weights that a device lays out anew are kept between starts, and [`PackStore`] where;
 //! * [`Reference`] interprets any graph in plain scalar code: it is the truth that devices are compared
 //!   with, and the device of last resort;
@@ -19,6 +20,7 @@ mod inputs;
 mod packs;
 mod pass;
 mod reference;
+mod times;
 
 pub use contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse, Refusal, kv_f16};
 pub use error::{Error, Result};
@@ -26,3 +28,4 @@ pub use inputs::{InputSums, MatrixInputs};
 pub use packs::{PackReader, PackReading, PackStore, PackWriter, Packing};
 pub use pass::{PAGE_TOKENS, PageId, Pass, Span};
 pub use reference::{Precision, Reference};
+pub use times::{Clock, OpTime, TimeLog};

@@ -17,6 +17,7 @@ use crate::contract::{Backend, CompileJob, Compiled, KvFormat, Limits, MemoryUse
 use crate::error::{Error, Result};
 use crate::inputs::{InputSums, MatrixInputs};
 use crate::pass::{PAGE_TOKENS, PageId, Pass};
+use crate::times::{Clock, OpTime, TimeLog};
 
 const NAME: &str = "reference";
 
@@ -104,6 +105,7 @@ impl Backend for Reference {
             caches,
             states,
             observed: None,
+            times: None,
         }))
     }
 }
@@ -151,17 +153,34 @@ struct Interpreter {
     states: Vec<Vec<f32>>,
     /// What matrices were multiplied with, while that is observed.
     observed: Option<InputSums>,
+    /// How long ops took, while that is observed.
+    times: Option<TimeLog>,
 }
 
 impl Compiled for Interpreter {
     fn submit(&mut self, pass: &Pass<'_>, ops: Range<usize>) -> Result<()> {
         pass.check(NAME, &self.limits, self.model.config.vocab_size)?;
         let graph = self.model.graph.clone();
+        if let Some(times) = &mut self.times {
+            times.begin();
+        }
         for node in ops {
             self.note_inputs(node, pass);
             self.run(&graph.nodes[node].op, pass);
+            if let Some(times) = &mut self.times {
+                times.note(node..node + 1);
+            }
         }
         Ok(())
+    }
+
+    fn observe_times(&mut self, clock: Option<Clock>, passes: usize) -> Result<()> {
+        self.times = clock.map(|clock| TimeLog::new(clock, passes.saturating_mul(self.model.graph.nodes.len())));
+        Ok(())
+    }
+
+    fn observed_times(&self) -> &[OpTime] {
+        self.times.as_ref().map_or(&[], TimeLog::times)
     }
 
     fn observe_inputs(&mut self, on: bool) -> Result<()> {

@@ -5,7 +5,8 @@
 //! `duan-backend`; here it is only made fast.
 //!
 //! Unlike the rest of the project this crate may use `unsafe`: for intrinsics (`simd`, where a value is the proof that the CPU
-//! has them), and for memory that workers share in parts (`shared`, `pool`). Each block says why it is sound.
+//! has them), for memory that workers share in parts (`shared`, `pool`), and for an
+//! allocator that counts (`allocations`). Each block says why it is sound.
 //!
 //! This crate must never know sessions, sampling, files or tokens as text. Start reading at `compiled/mod.rs` (one line for each
 //! op), then `kernels/integer.rs` (what takes the time), then `simd/mod.rs` (the vocabulary of both).
@@ -13,6 +14,7 @@
 #![allow(unsafe_code, reason = "design: intrinsics and memory shared between workers, each block with its reason")]
 
 mod activations;
+mod allocations;
 mod bandwidth;
 mod barriers;
 mod ceilings;
@@ -46,6 +48,7 @@ use duan_model::graph::OpKind;
 use duan_quant::Format;
 use duan_system::{Local, ThreadChoice, Topology, affinity, available_bytes};
 
+pub use crate::allocations::{Counting, CountingAllocator};
 use crate::bandwidth::Buffer;
 pub use crate::bandwidth::{Pages, ReadBandwidth};
 pub use crate::barriers::BarrierLatency;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use duan_backend::{Backend, Limits, MatrixInputs, Packing, Pass, Span};
+use duan_backend::{Backend, Clock, Limits, MatrixInputs, Packing, Pass, Span};
 use duan_model::Model;
 use duan_model::bytes::SharedBytes;
 use duan_model::graph::Graph;
@@ -16,6 +16,7 @@ use crate::memory::{MemoryNeed, Sizes};
 use crate::plan::Plan;
 use crate::rerun::KeptValues;
 use crate::run::Runner;
+use crate::times::PassTimes;
 
 /// A model that is ready to run.
 #[derive(Debug)]
@@ -129,6 +130,25 @@ impl Executor {
     /// devices read comes once for each.
     pub fn observed_inputs(&self) -> Vec<MatrixInputs> {
         self.runner.observed_inputs()
+    }
+
+    /// Notes how long ops, and what is done between devices, take from now on, anew, by this clock, with room for `passes` passes; or no
+    /// more (`None`). Results are the same.
+    ///
+    /// # Errors
+    /// When a device cannot; then nothing is noted.
+    pub fn observe_times(&mut self, clock: Option<Clock>, passes: usize) -> Result<()> {
+        self.runner.observe_times(clock, passes)
+    }
+
+    /// What was noted since [`Executor::observe_times`], of each pass.
+    pub fn observed_times(&self) -> Vec<PassTimes> {
+        self.runner.observed_times(&self.graph)
+    }
+
+    /// For people: what computes an op on a device, see [`duan_backend::Compiled::kernels`].
+    pub fn kernels(&self, device: &str, op: usize) -> Vec<String> {
+        self.runner.kernels(device, op)
     }
 
     /// From now on computes with other weights in the place of a matrix's own, see [`duan_backend::Compiled::replace_matrix`].

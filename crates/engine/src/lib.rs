@@ -10,6 +10,7 @@
 //! * [`Executor`] is a loaded model: runner and ledger;
 //! * [`Session`] is one conversation on it;
 //! * [`KeptValues`] lets a part of a pass run once more, with another matrix in the place of one;
+//! * [`PassTimes`] says how long each op and each copy of a pass took, while that is noted;
 //! * [`Event`] is what faces are told. Nothing here prints.
 //!
 //! This crate must never know: vendors and instruction sets, files, text and tokenizers, HTTP, terminals. Start reading at
@@ -27,6 +28,7 @@ mod sampling;
 mod session;
 #[cfg(test)]
 mod testing;
+mod times;
 
 pub use error::{Error, Result};
 pub use event::{DeviceMemory, Event, FinishReason, Timings};
@@ -38,3 +40,4 @@ pub use rerun::KeptValues;
 pub use run::Runner;
 pub use sampling::{Sampler, SamplingOptions};
 pub use session::{OnEvent, Session, Until};
+pub use times::{CopyTime, PassTimes, SegmentTimes};

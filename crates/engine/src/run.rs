@@ -10,10 +10,11 @@ use crate::error::Result;
 use crate::event::DeviceMemory;
 use crate::ledger::PageCopy;
 use crate::plan::{Phase, Plan, Segment};
+use crate::times::Marks;
 
 /// A value that a device needs and another one has made.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct HandOver {
+pub(crate) struct HandOver {
     from: usize,
     value: ValueId,
     width: usize,
@@ -22,26 +23,28 @@ struct HandOver {
 
 /// A segment with what must arrive before it starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Step {
+pub(crate) struct Step {
     device: usize,
     ops: Range<usize>,
-    receives: Vec<HandOver>,
+    pub(crate) receives: Vec<HandOver>,
 }
 
 /// A device with its part of the model; devices without ops are not compiled.
-struct Device {
-    name: String,
-    compiled: Box<dyn Compiled>,
+pub(crate) struct Device {
+    pub(crate) name: String,
+    pub(crate) compiled: Box<dyn Compiled>,
 }
 
 /// The compiled devices of one plan. All decisions are made when it is built; running only follows the steps.
 pub struct Runner {
-    devices: Vec<Option<Device>>,
-    prefill: Vec<Step>,
-    decode: Vec<Step>,
+    pub(crate) devices: Vec<Option<Device>>,
+    pub(crate) prefill: Vec<Step>,
+    pub(crate) decode: Vec<Step>,
     logits: ValueId,
     logits_device: usize,
     vocab_size: usize,
+    /// How long everything takes, while that is noted.
+    pub(crate) marks: Option<Marks>,
 }
 
 impl Runner {
@@ -70,7 +73,7 @@ impl Runner {
         let decode = steps(&model.graph, plan.segments(Phase::Decode));
         let logits_device = prefill.last().map_or(0, |step| step.device);
         let (logits, vocab_size) = (model.graph.logits, model.config.vocab_size);
-        Ok(Self { devices, prefill, decode, logits, logits_device, vocab_size })
+        Ok(Self { devices, prefill, decode, logits, logits_device, vocab_size, marks: None })
     }
 
     /// Runs a pass and waits for it. A pass of one row is decode.
@@ -79,14 +82,27 @@ impl Runner {
     /// When a device fails or the pass exceeds the limits.
     pub fn run(&mut self, pass: &Pass<'_>) -> Result<()> {
         let steps = if pass.rows() == 1 { &self.decode } else { &self.prefill };
+        let begun = self.marks.as_ref().and_then(Marks::begin);
+        let mut marks = if begun.is_some() { self.marks.as_mut() } else { None };
         for step in steps {
             for hand_over in &step.receives {
                 let rows = if hand_over.wanted_rows_only { pass.wanted_rows() } else { pass.rows() };
-                copy_value(&mut self.devices, hand_over, step.device, rows * hand_over.width);
+                let (start_ns, numbers) = (now_ns(marks.as_deref()), rows * hand_over.width);
+                copy_value(&mut self.devices, hand_over, step.device, numbers);
+                if let Some(marks) = &mut marks {
+                    marks.copied((hand_over.from, step.device), hand_over.value, numbers, start_ns);
+                }
             }
-            let compiled = compiled(&mut self.devices, step.device);
+            let (start_ns, compiled) = (now_ns(marks.as_deref()), compiled(&mut self.devices, step.device));
+            let noted = compiled.observed_times().len();
             compiled.submit(pass, step.ops.clone())?;
             compiled.wait()?;
+            if let Some(marks) = &mut marks {
+                marks.ran(step.device, noted..compiled.observed_times().len(), start_ns);
+            }
+        }
+        if let (Some(marks), Some(begun)) = (marks, begun) {
+            marks.end(begun, pass.rows());
         }
         self.logits_device = steps.last().map_or(self.logits_device, |step| step.device);
         Ok(())
@@ -172,6 +188,11 @@ impl std::fmt::Debug for Runner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Runner").field("prefill", &self.prefill).field("decode", &self.decode).finish_non_exhaustive()
     }
+}
+
+/// The time, where somebody notes it.
+fn now_ns(marks: Option<&Marks>) -> u64 {
+    marks.map_or(0, Marks::now_ns)
 }
 
 fn compiled(devices: &mut [Option<Device>], index: usize) -> &mut dyn Compiled {

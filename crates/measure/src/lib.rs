@@ -3,6 +3,7 @@
 //! * [`bench`] runs a loaded model through tests of prefill and decode in llama-bench's meaning, sets the rates beside the ceilings
 //!   of memory and multiplier, and says whether the machine moved meanwhile;
 //! * [`ceilings`] is what a machine can do at most, kept for each device, and what a share of that means;
+//! * [`profile`] says where the time of a pass goes, op by op, and writes it as a trace;
 //! * [`quality`] is perplexity and the divergence from a reference, from rows of logits to a table and a chart;
 //! * [`records`] keeps every run with its settings and samples, and [`compare`] sets two of them beside each other;
 //! * [`synth`] writes a GGUF file of random weights with the true shapes of a public model, so that a model can be timed
@@ -20,6 +21,7 @@ pub mod ceilings;
 pub mod compare;
 pub mod folder;
 pub mod machine;
+pub mod profile;
 pub mod quality;
 pub mod records;
 pub mod synth;

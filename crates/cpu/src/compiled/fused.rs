@@ -53,6 +53,7 @@ impl CpuModel {
                     _ => unreachable!("a step of matrices for another op"),
                 },
             }
+            self.note_time(step.nodes());
         }
     }
 

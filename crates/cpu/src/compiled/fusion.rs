@@ -94,6 +94,20 @@ pub(crate) enum Step {
     Matrices { node: usize, input: Input, then: Then },
 }
 
+impl Step {
+    /// The ops that are done in it.
+    pub(crate) fn nodes(&self) -> Range<usize> {
+        match *self {
+            Self::Op(node) | Self::Norm { node, .. } | Self::Matrices { node, then: Then::Nothing, .. } => {
+                node..node + 1
+            }
+            Self::Matrices { node, then: Then::Gate { node: last, .. } | Then::Add { node: last }, .. } => {
+                node..last + 1
+            }
+        }
+    }
+}
+
 /// Where the activations of matrices come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Input {

@@ -85,6 +85,7 @@ impl CpuModel {
             limits,
             pool,
             observed: None,
+            times: None,
         })
     }
 }

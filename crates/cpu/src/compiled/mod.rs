@@ -15,7 +15,9 @@ mod weights;
 use std::ops::Range;
 use std::sync::Arc;
 
-use duan_backend::{Compiled, InputSums, Limits, MatrixInputs, MemoryUse, PAGE_TOKENS, PageId, Pass, Result};
+use duan_backend::{
+    Clock, Compiled, InputSums, Limits, MatrixInputs, MemoryUse, OpTime, PAGE_TOKENS, PageId, Pass, Result, TimeLog,
+};
 use duan_model::Model;
 use duan_model::bytes::SharedBytes;
 use duan_model::graph::{Graph, Op, ValueId};
@@ -89,15 +91,19 @@ pub(crate) struct CpuModel {
     scratch: Vec<Scratch>,
     /// What matrices were multiplied with, while that is observed.
     observed: Option<InputSums>,
+    /// How long ops took, while that is observed.
+    times: Option<TimeLog>,
 }
 
 impl Compiled for CpuModel {
     fn submit(&mut self, pass: &Pass<'_>, ops: Range<usize>) -> Result<()> {
         pass.check(NAME, &self.limits, self.model.config.vocab_size)?;
         let _entered = self.pool.enter();
+        self.begin_times();
         let graph = self.model.graph.clone();
         if graph.nodes[ops.clone()].iter().any(|node| matches!(node.op, Op::Rope { .. })) {
             self.rotations.iter_mut().for_each(|rotations| rotations.prepare(pass));
+            self.note_time(ops.start..ops.start);
         }
         if self.observed.is_some() {
             return self.submit_observed(&graph, pass, ops);
@@ -111,6 +117,7 @@ impl Compiled for CpuModel {
             } else {
                 self.run(&graph.nodes[node].op, pass);
                 node += 1;
+                self.note_time(node - 1..node);
             }
         }
         Ok(())
@@ -132,6 +139,33 @@ impl Compiled for CpuModel {
 
     fn observed_inputs(&self) -> Vec<MatrixInputs> {
         self.observed.as_ref().map(|sums| sums.of_matrices(&self.model)).unwrap_or_default()
+    }
+
+    fn observe_times(&mut self, clock: Option<Clock>, passes: usize) -> Result<()> {
+        // One time more than there are ops in each segment: what is prepared.
+        let room = passes.saturating_mul(2 * self.model.graph.nodes.len());
+        self.times = clock.map(|clock| TimeLog::new(clock, room));
+        Ok(())
+    }
+
+    fn observed_times(&self) -> &[OpTime] {
+        self.times.as_ref().map_or(&[], TimeLog::times)
+    }
+
+    fn kernels(&self, op: usize) -> Vec<String> {
+        let (Op::Linear { parts, .. } | Op::ExpertLinear { parts, .. }) = &self.model.graph.nodes[op].op else {
+            return Vec::new();
+        };
+        let mut names = Vec::new();
+        for part in parts {
+            let format = self.model.weights.matrix(part.matrix).format();
+            let path = if kernels::of(format).is_none() { " generic" } else { "" };
+            let name = format!("{}{path} {}", format.name, self.weights.kernel(part.matrix).isa().name());
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        names
     }
 
     fn replace_matrix(&mut self, matrix: MatrixId, bytes: Option<SharedBytes>) -> Result<()> {
@@ -228,8 +262,22 @@ impl CpuModel {
                 self.observed = Some(sums);
             }
             self.run(op, pass);
+            self.note_time(node..node + 1);
         }
         Ok(())
+    }
+
+    fn begin_times(&mut self) {
+        if let Some(times) = &mut self.times {
+            times.begin();
+        }
+    }
+
+    /// These ops are over: nothing where nobody asked for times.
+    fn note_time(&mut self, ops: Range<usize>) {
+        if let Some(times) = &mut self.times {
+            times.note(ops);
+        }
     }
 
     /// How often the workers waited for each other so far.

@@ -1,6 +1,6 @@
 //! What is counted inside a compiled model.
 
-use duan_backend::{CompileJob, Compiled as _, KvFormat, Limits, PAGE_TOKENS, Packing, Pass, Span, conformance};
+use duan_backend::{Clock, CompileJob, Compiled as _, KvFormat, Limits, PAGE_TOKENS, Packing, Pass, Span, conformance};
 
 use super::*;
 use crate::compiled::fusion::Fusion;
@@ -118,4 +118,55 @@ fn nothing_is_held_twice_for_products() {
     assert_eq!(together.products.bytes(), apart.coded.bytes());
     assert_eq!(together.coded.bytes() * 2, together.products.bytes());
     assert_eq!(apart.products.bytes(), 0);
+}
+
+/// Every op of a pass is told once, in order, those that run together as one; what rotates queries and keys is prepared before. Neither
+/// results nor barriers are others meanwhile.
+#[test]
+fn times_tell_every_op_once_and_change_nothing() {
+    for tiny in conformance::models() {
+        for (no_fuse, tokens) in [(&[][..], 1), (&[], 9), (&Fusion::ALL, 1)] {
+            let model = &tiny.model;
+            let nodes = model.graph.nodes.len();
+            let mut compiled = compile(model, no_fuse);
+            let spans = [Span { sequence: 0, start: 0, count: tokens, wanted: 1, pages: &[0] }];
+            let pass = Pass { tokens: &vec![3; tokens], spans: &spans };
+            let run = |compiled: &mut CpuModel| {
+                let before = compiled.barriers();
+                compiled.submit(&pass, 0..nodes).unwrap();
+                let logits = compiled.value(model.graph.logits, model.config.vocab_size).to_vec();
+                (compiled.barriers() - before, logits)
+            };
+            let without = run(&mut compiled);
+            assert!(compiled.observed_times().is_empty());
+            let now_ns = std::sync::atomic::AtomicU64::new(0);
+            let clock = Clock::made_up(move || now_ns.fetch_add(10, std::sync::atomic::Ordering::Relaxed));
+            compiled.observe_times(Some(clock), 2).unwrap();
+            assert!(run(&mut compiled) == without, "{}", tiny.name);
+            assert!(run(&mut compiled) == without, "{}", tiny.name);
+            let times = compiled.observed_times();
+            let (first, second) = times.split_at(times.len() / 2);
+            for times in [first, second] {
+                let ops: Vec<usize> = times.iter().flat_map(|time| time.ops.clone()).collect();
+                assert_eq!(ops, (0..nodes).collect::<Vec<_>>(), "{}", tiny.name);
+                let rotates = model.graph.nodes.iter().any(|node| matches!(node.op, Op::Rope { .. }));
+                assert_eq!(times[0].ops.is_empty(), rotates, "{}", tiny.name);
+                assert!(times.iter().all(|time| time.ns == 10), "{}", tiny.name);
+                let together = times.iter().any(|time| time.ops.len() > 1);
+                assert!(!together || no_fuse.is_empty(), "{}", tiny.name);
+            }
+            compiled.observe_times(None, 0).unwrap();
+            assert!(run(&mut compiled) == without && compiled.observed_times().is_empty(), "{}", tiny.name);
+        }
+    }
+    let times_of = |no_fuse: &[Fusion]| {
+        let model = llama("Q8_0");
+        let mut compiled = compile(&model, no_fuse);
+        compiled.observe_times(Some(Clock::made_up(|| 0)), 1).unwrap();
+        let spans = [Span { sequence: 0, start: 0, count: 1, wanted: 1, pages: &[0] }];
+        compiled.submit(&Pass { tokens: &[3], spans: &spans }, 0..model.graph.nodes.len()).unwrap();
+        compiled.observed_times().iter().filter(|time| time.ops.len() > 1).count()
+    };
+    // In its one layer attention joins the stream, gate and up are activated, and down joins the stream.
+    assert_eq!((times_of(&[]), times_of(&Fusion::ALL)), (3, 0));
 }

@@ -7,7 +7,7 @@
 //! Start reading at [`bench`]; `setup.rs` brings the settings together that stand beside every number, `starts.rs` measures starts of the
 //! program.
 
-mod setup;
+pub(crate) mod setup;
 mod starts;
 
 use std::cell::RefCell;

@@ -16,18 +16,18 @@ use crate::packs::Packing;
 use crate::state::ModelState;
 
 /// What is known of one run.
-pub(super) struct Known<'a> {
-    pub(super) file: &'a Checkpoint,
-    pub(super) model: &'a Model,
-    pub(super) devices: &'a Devices,
-    pub(super) plan: &'a Plan,
-    pub(super) engine: &'a EngineOptions,
-    pub(super) options: &'a BenchOptions,
+pub(crate) struct Known<'a> {
+    pub(crate) file: &'a Checkpoint,
+    pub(crate) model: &'a Model,
+    pub(crate) devices: &'a Devices,
+    pub(crate) plan: &'a Plan,
+    pub(crate) engine: &'a EngineOptions,
+    pub(crate) options: &'a BenchOptions,
 }
 
 impl Known<'_> {
     /// All of it, with what was measured before.
-    pub(super) fn setup(
+    pub(crate) fn setup(
         &self,
         max_rows: usize,
         context: usize,

@@ -23,11 +23,12 @@ mod time;
 
 use serde::{Deserialize, Serialize};
 
-pub use cost::{bytes_per_token, cache_bytes, weights_bytes};
+pub use cost::{PassShape, bytes_per_token, cache_bytes, op_cache_bytes, op_weights_bytes, weights_bytes};
 pub use load::{LoadFigures, StartFigures};
 pub use memory::{MemoryCurve, MemoryFigures, MemoryWatch};
 pub use multiply_adds::{MultiplyAdds, multiply_adds};
 pub use row::{Outlier, Quantiles, Row, Setup, kv_name};
+pub(crate) use run::made_up_tokens;
 pub use run::{Job, Outcome, Progress, Round, run};
 pub use statistics::{Interval, deviation, mean, median, range};
 pub use time::{Monotonic, TimeSource};

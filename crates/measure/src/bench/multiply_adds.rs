@@ -6,11 +6,13 @@
 //! softmax) is left out, as is what a kernel does beside its multiplications: so the share says what of the time was needed.
 
 use duan_model::Model;
-use duan_model::graph::{Op, ValueId};
+use duan_model::graph::{LinearPart, Op};
 use serde::Serialize;
 
+use super::cost::PassShape;
+
 /// The multiply-adds of some tokens, all together.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct MultiplyAdds {
     /// How many tokens.
     pub tokens: usize,
@@ -29,32 +31,36 @@ impl MultiplyAdds {
 
 /// What `count` tokens behind the first `depth` multiply, when the logits of the last one are wanted.
 pub fn multiply_adds(model: &Model, depth: usize, count: usize) -> MultiplyAdds {
-    let mut all = MultiplyAdds { tokens: count, matrices: Vec::new(), attention: 0 };
-    let rows = |input: &ValueId| if model.graph.values[input.0 as usize].wanted_rows_only { 1 } else { count as u64 };
-    for node in &model.graph.nodes {
-        match &node.op {
-            Op::Linear { input, parts } => {
-                parts.iter().for_each(|part| all.add(model, part, rows(input), 1));
-            }
-            Op::ExpertLinear { input, parts, experts, used, .. } => {
-                // All experts are equally large.
-                let rows = rows(input) * *used as u64;
-                parts.iter().for_each(|part| all.add(model, part, rows, *experts as u64));
-            }
-            Op::Attention { heads, cache, .. } => {
-                let cache = &model.graph.caches[*cache];
-                let seen = seen(cache.window, depth, count);
-                all.attention += *heads as u64 * (cache.key_dim + cache.value_dim) as u64 * seen;
-            }
-            _ => {}
-        }
-    }
+    let mut all = MultiplyAdds { tokens: count, ..MultiplyAdds::default() };
+    let pass = PassShape { start: depth, rows: count, wanted: 1 };
+    model.graph.nodes.iter().for_each(|node| all.add_op(model, &node.op, pass));
     all
 }
 
 impl MultiplyAdds {
+    /// What one op multiplies in a pass.
+    pub fn add_op(&mut self, model: &Model, op: &Op, pass: PassShape) {
+        match op {
+            Op::Linear { input, parts } => {
+                let rows = pass.rows_of(model, *input) as u64;
+                parts.iter().for_each(|part| self.add(model, part, rows, 1));
+            }
+            Op::ExpertLinear { input, parts, experts, used, .. } => {
+                // All experts are equally large.
+                let rows = pass.rows_of(model, *input) as u64 * *used as u64;
+                parts.iter().for_each(|part| self.add(model, part, rows, *experts as u64));
+            }
+            Op::Attention { heads, cache, .. } => {
+                let cache = &model.graph.caches[*cache];
+                let seen = seen(cache.window, pass.start, pass.rows);
+                self.attention += *heads as u64 * (cache.key_dim + cache.value_dim) as u64 * seen;
+            }
+            _ => {}
+        }
+    }
+
     /// A matrix, of which a row of the input meets one part of so many, for `rows` rows.
-    fn add(&mut self, model: &Model, part: &duan_model::graph::LinearPart, rows: u64, parts: u64) {
+    fn add(&mut self, model: &Model, part: &LinearPart, rows: u64, parts: u64) {
         let matrix = model.weights.matrix(part.matrix);
         let count = matrix.rows() as u64 / parts * matrix.columns() as u64 * rows;
         let format = matrix.format().name;

@@ -197,10 +197,8 @@ impl Bench<'_> {
         }
     }
 
-    /// Some tokens of the vocabulary for `count` positions from `first` on, the same in every run.
     fn tokens(&self, first: usize, count: usize) -> Vec<u32> {
-        let vocab_size = self.executor.vocab_size() as u64;
-        (first..first + count).map(|position| (position as u64 * 7919 % vocab_size) as u32).collect()
+        made_up_tokens(self.executor.vocab_size(), first, count)
     }
 
     fn prefill(&mut self, tokens: &[u32], after_piece: &mut dyn FnMut(usize)) -> Run {
@@ -213,6 +211,11 @@ impl Bench<'_> {
             if cancel.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?)
     }
+}
+
+/// Some tokens of a vocabulary for `count` positions from `first` on, the same in every run.
+pub(crate) fn made_up_tokens(vocab_size: usize, first: usize, count: usize) -> Vec<u32> {
+    (first..first + count).map(|position| (position as u64 * 7919 % vocab_size as u64) as u32).collect()
 }
 
 /// The place of the greatest logit, as a greedy sampler finds it. Made-up tokens may lead to logits that are no numbers: they are as

@@ -183,9 +183,15 @@ impl CeilingsAt {
         Some(self.read.as_ref()?.bytes_per_s / bytes_per_token.max(1) as f64)
     }
 
-    /// Tokens per second of prefill that the multiplier allows: of each format, and of attention, the time that it needs at the peak of
-    /// its own sequence, one after the other.
+    /// Tokens per second of prefill that the multiplier allows.
     pub fn prefill_ceiling_ts(&self, multiply_adds: &MultiplyAdds) -> Option<f64> {
+        let least_s = self.least_multiplying_s(multiply_adds)?;
+        (least_s > 0.0).then(|| multiply_adds.tokens as f64 / least_s)
+    }
+
+    /// The least seconds that multiply-adds take: of each format, and of attention, the time that it needs at the peak of its own
+    /// sequence, one after the other.
+    pub fn least_multiplying_s(&self, multiply_adds: &MultiplyAdds) -> Option<f64> {
         let seconds = |count: u64, peak: &Peak| (peak.per_s > 0.0).then(|| count as f64 / peak.per_s);
         let mut least_s = 0.0;
         for (format, count) in &multiply_adds.matrices {
@@ -194,7 +200,13 @@ impl CeilingsAt {
         if multiply_adds.attention > 0 {
             least_s += seconds(multiply_adds.attention, self.floats()?)?;
         }
-        (least_s > 0.0).then(|| multiply_adds.tokens as f64 / least_s)
+        Some(least_s)
+    }
+
+    /// The least seconds that reading so many bytes takes the threads of decode.
+    pub fn least_reading_s(&self, bytes: u64) -> Option<f64> {
+        let per_s = self.read.as_ref()?.bytes_per_s;
+        (per_s > 0.0).then(|| bytes as f64 / per_s)
     }
 }
 
