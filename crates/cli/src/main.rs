@@ -30,6 +30,10 @@ use clap::Parser as _;
 
 use crate::output::{Style, say, style};
 
+/// Counts while `duan profile` asks it to, and otherwise is the system's.
+#[global_allocator]
+static ALLOCATOR: duan::profile::CountingAllocator = duan::profile::CountingAllocator;
+
 fn main() -> ExitCode {
     let cli = args::Cli::parse();
     hide_backtraces();

@@ -15,6 +15,7 @@
 //! * [`FileFacts`] are all that can be said of a file, also of one that cannot run here;
 //! * [`Packing`] says whether weights that were laid out for a device are kept on the disk, [`PackFolder`] what is kept;
 //! * [`bench::bench`] measures prefill and decode beside the ceiling that the memory puts over decode;
+//! * [`profile::profile`] says where the time of its passes goes, op by op, and writes that as a trace;
 //! * [`eval::evaluate`] says how good models are on a text, and how far from a reference;
 //! * [`importance::gather`] sums up what a model's matrices are multiplied with while it reads a text;
 //! * [`sensitivity::measure`] says how much a model's output moves when one of its matrices is quantized;
@@ -51,6 +52,7 @@ mod loaded;
 mod options;
 pub mod packs;
 mod place;
+pub mod profile;
 pub mod records;
 mod resident;
 pub mod sensitivity;

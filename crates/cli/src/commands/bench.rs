@@ -1,6 +1,6 @@
 //! `duan bench MODEL`
 
-mod head;
+pub(super) mod head;
 mod rows;
 
 use std::cell::RefCell;

@@ -12,6 +12,7 @@ mod importance;
 mod inspect;
 mod list;
 mod plan;
+mod profile;
 mod quantize;
 mod records;
 mod remove;
@@ -37,6 +38,7 @@ pub(crate) enum Command {
     Devices(devices::Args),
     Plan(plan::Args),
     Bench(bench::Args),
+    Profile(profile::Args),
     Records(records::Args),
     Compare(compare::Args),
     Convert(convert::Args),
@@ -62,6 +64,7 @@ pub(crate) fn run(command: Command, common: &Common) -> anyhow::Result<ExitCode>
         Command::Devices(args) => devices::run(args, common),
         Command::Plan(args) => plan::run(args, common),
         Command::Bench(args) => bench::run(args, common),
+        Command::Profile(args) => profile::run(args, common),
         Command::Records(args) => records::run(args, common),
         Command::Compare(args) => compare::run(args, common),
         Command::Convert(args) => convert::run(args, common),

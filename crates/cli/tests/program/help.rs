@@ -16,6 +16,7 @@ fn every_command_explains_itself() {
         "devices",
         "plan",
         "bench",
+        "profile",
         "records",
         "compare",
         "convert",

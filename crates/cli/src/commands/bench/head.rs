@@ -10,7 +10,7 @@ use crate::output::units::bytes_text;
 const HASH_LETTERS: usize = 12;
 
 /// A few lines of what decides about the numbers: the model, the machine, threads, and the state that changes from day to day.
-pub(super) fn head(setup: &Setup) -> String {
+pub(in crate::commands) fn head(setup: &Setup) -> String {
     [model(setup), machine(setup), threads(setup), state(&setup.state)].map(|line| format!("{line}\n")).concat() + "\n"
 }
 
