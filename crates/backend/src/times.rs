@@ -57,7 +57,10 @@ pub struct TimeLog {
 impl TimeLog {
     /// Room for so many times.
     pub fn new(clock: Clock, room: usize) -> Self {
-        Self { clock, times: Vec::with_capacity(room), last_ns: 0 }
+        // Written once, so that no page is new to the process while passes run.
+        let mut times = vec![OpTime { ops: 0..0, start_ns: 0, ns: 0 }; room];
+        times.clear();
+        Self { clock, times, last_ns: 0 }
     }
 
     /// The first op begins now.
