@@ -29,24 +29,32 @@ fn note() {
 
 // SAFETY: every call is handed on to the system's allocator as it came; counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for CountingAllocator {
+    /// # Safety
+    /// As [`GlobalAlloc::alloc`] asks for.
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
         // SAFETY: the caller's promises are those that the system's allocator asks for.
         unsafe { System.alloc(layout) }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc::alloc_zeroed`] asks for.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         note();
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc::realloc`] asks for.
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         note();
         // SAFETY: as above.
         unsafe { System.realloc(pointer, layout, new_size) }
     }
 
+    /// # Safety
+    /// As [`GlobalAlloc::dealloc`] asks for.
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: as above.
         unsafe { System.dealloc(pointer, layout) }

@@ -1,13 +1,13 @@
 //! A profile as tables for people.
 
 use duan::Phase;
+use duan::ceilings::Verdict;
 use duan::profile::{KindFigures, LayerFigures, OpFigures, Overhead, PhaseProfile};
 
 use crate::ceilings::verdict_text;
 use crate::output::style::on_one_line;
 use crate::output::units::{ByteUnit, counted, grouped, three_digits};
 use crate::output::{Align, Table};
-use duan::ceilings::Verdict;
 
 /// Everything of one phase: the sum, ops by kind, layers, and the `top` single ops that took longest.
 pub(super) fn phase(phase: &PhaseProfile, top: usize) -> String {
