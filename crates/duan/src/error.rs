@@ -20,6 +20,14 @@ pub enum Error {
     /// A benchmark that cannot be run.
     #[error(transparent)]
     Bench(#[from] duan_measure::bench::Error),
+    /// Another engine that was to run beside ours cannot, or tells nothing that can be read.
+    #[error("{name}: {what}")]
+    Other {
+        /// What it is called.
+        name: String,
+        /// What was the matter, with the remedy.
+        what: String,
+    },
     /// Records that cannot be read, written or found.
     #[error(transparent)]
     Records(#[from] duan_measure::records::Error),

@@ -255,6 +255,7 @@ fn as_bench(options: &ProfileOptions, engine: &EngineOptions) -> BenchOptions {
         pause: Duration::ZERO,
         ceilings_folder: options.ceilings_folder.clone(),
         ceilings_again: options.ceilings_again,
+        others: Vec::new(),
         starts: false,
     }
 }

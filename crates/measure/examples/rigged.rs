@@ -58,7 +58,8 @@ fn outcomes(executor: &mut Executor) -> Vec<Outcome> {
     let tests = Test::all(&[40, 20, 3, 1], &[8, 1], &[0, 20]);
     let cancel = AtomicBool::new(false);
     let (pause, time) = (Duration::from_millis(10), Monotonic::new());
-    let job = Job { tests: &tests, repetitions: 5, warm_ups: 2, pause, time: &time, cancel: &cancel };
+    let job =
+        Job { tests: &tests, repetitions: 5, warm_ups: 2, pause, warm_each_round: false, time: &time, cancel: &cancel };
     let mut outcomes = Vec::new();
     run(executor, &job, |_| (), |outcome| outcomes.push(outcome.clone())).expect("it runs");
     outcomes

@@ -3,6 +3,7 @@
 //! * [`bench`] runs a loaded model through tests of prefill and decode in llama-bench's meaning, sets the rates beside the ceilings
 //!   of memory and multiplier, and says whether the machine moved meanwhile;
 //! * [`ceilings`] is what a machine can do at most, kept for each device, and what a share of that means;
+//! * [`others`] are other engines beside ours: their commands, what these print, and the ratio pair by pair;
 //! * [`profile`] says where the time of a pass goes, op by op, and writes it as a trace;
 //! * [`quality`] is perplexity and the divergence from a reference, from rows of logits to a table and a chart;
 //! * [`records`] keeps every run with its settings and samples, and [`compare`] sets two of them beside each other;
@@ -21,6 +22,7 @@ pub mod ceilings;
 pub mod compare;
 pub mod folder;
 pub mod machine;
+pub mod others;
 pub mod profile;
 pub mod quality;
 pub mod records;

@@ -1,8 +1,8 @@
 //! Commands that tell of a machine, bounded in time and output.
 
 use std::fmt;
-use std::io::Read as _;
-use std::process::{Child, Command, Stdio};
+use std::io::Read;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,6 +17,9 @@ const OUTPUT_LIMIT_BYTES: u64 = 256 << 10;
 
 /// How long to sleep between two looks at a command that has closed its output.
 const WAIT: Duration = Duration::from_millis(1);
+
+/// How long to wait for output before it is asked whether the command is to be given up.
+const READ_WAIT: Duration = Duration::from_millis(20);
 
 /// Runs commands, or tells what they would print.
 pub trait RunCommand: fmt::Debug + Send + Sync {
@@ -50,14 +53,41 @@ impl RunCommand for NoCommands {
 fn bounded(program: &str, arguments: &[&str], limit: Duration) -> Result<String, Why> {
     let begun = Instant::now();
     let mut command = Command::new(program);
-    command.args(arguments).env("LC_ALL", "C");
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().map_err(
-        |error| match why(&error) {
-            Why::Absent => Why::NoProgram,
-            other => other,
-        },
-    )?;
-    let result = output(&mut child, begun, limit);
+    command.args(arguments).env("LC_ALL", "C").stderr(Stdio::null());
+    let mut give_up = || (begun.elapsed() >= limit).then_some(Why::TimedOut(limit.as_millis() as u64));
+    let ended = run_to_end(&mut command, OUTPUT_LIMIT_BYTES, &mut give_up)?;
+    if !ended.status.success() {
+        return Err(Why::Other(format!("failed with {}", ended.status)));
+    }
+    Ok(String::from_utf8_lossy(&ended.stdout).into_owned())
+}
+
+/// What a program printed, and how it ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ended {
+    /// What it printed for programs.
+    pub stdout: Vec<u8>,
+    /// What it printed for people; nothing where its stderr is not piped.
+    pub stderr: Vec<u8>,
+    /// Its exit code, or the signal that ended it.
+    pub status: ExitStatus,
+}
+
+/// Runs a command until it ends by itself. It gets no input; its stdout is read, and its stderr where that is piped. `give_up` is asked
+/// again and again for a reason to end it.
+///
+/// # Errors
+/// Where there is no such program, it prints more than `limit_bytes` on either way, or `give_up` has a reason: then it is ended.
+pub fn run_to_end(
+    command: &mut Command,
+    limit_bytes: u64,
+    give_up: &mut dyn FnMut() -> Option<Why>,
+) -> Result<Ended, Why> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|error| match why(&error) {
+        Why::Absent => Why::NoProgram,
+        other => other,
+    })?;
+    let result = output(&mut child, limit_bytes, give_up);
     if result.is_err() {
         // It may have ended by itself meanwhile.
         let _ = child.kill();
@@ -67,29 +97,48 @@ fn bounded(program: &str, arguments: &[&str], limit: Duration) -> Result<String,
 }
 
 /// What the child prints before it ends; it is left running where this is an error.
-fn output(child: &mut Child, begun: Instant, limit: Duration) -> Result<String, Why> {
-    let timed_out = || Why::TimedOut(limit.as_millis() as u64);
-    let Some(stdout) = child.stdout.take() else { return Err(Why::Other("its output cannot be read".to_owned())) };
-    // A read cannot be given up, so another thread does it. It ends with the command, or with the last that inherited its output.
+fn output(child: &mut Child, limit_bytes: u64, give_up: &mut dyn FnMut() -> Option<Why>) -> Result<Ended, Why> {
     let (send, receive) = mpsc::channel();
-    let read = move || {
-        let mut bytes = Vec::new();
-        let result = stdout.take(OUTPUT_LIMIT_BYTES + 1).read_to_end(&mut bytes).map(|_| bytes);
-        // Nobody waits any more where the time is over.
-        let _ = send.send(result);
-    };
-    thread::Builder::new().spawn(read).map_err(|error| why(&error))?;
-    let bytes = receive.recv_timeout(limit.saturating_sub(begun.elapsed())).map_err(|_| timed_out())?;
-    let bytes = bytes.map_err(|error| why(&error))?;
-    if bytes.len() as u64 > OUTPUT_LIMIT_BYTES {
-        return Err(Why::TooLong(OUTPUT_LIMIT_BYTES));
+    let streams: [Option<Box<dyn Read + Send>>; 2] = [
+        child.stdout.take().map(|stream| Box::new(stream) as _),
+        child.stderr.take().map(|stream| Box::new(stream) as _),
+    ];
+    let mut open = 0;
+    for (place, stream) in streams.into_iter().enumerate() {
+        let Some(stream) = stream else { continue };
+        // A read cannot be given up, so another thread does it. It ends with the command, or with the last that inherited its output.
+        let send = send.clone();
+        let read = move || {
+            let mut bytes = Vec::new();
+            let result = stream.take(limit_bytes.saturating_add(1)).read_to_end(&mut bytes).map(|_| bytes);
+            // Nobody waits any more where it was given up.
+            let _ = send.send((place, result));
+        };
+        thread::Builder::new().spawn(read).map_err(|error| why(&error))?;
+        open += 1;
     }
+    let mut printed = [Vec::new(), Vec::new()];
+    while open > 0 {
+        if let Some(why) = give_up() {
+            return Err(why);
+        }
+        // The sender of this function is there still, so that only the time can be over.
+        let Ok((place, bytes)) = receive.recv_timeout(READ_WAIT) else { continue };
+        let bytes = bytes.map_err(|error| why(&error))?;
+        if bytes.len() as u64 > limit_bytes {
+            return Err(Why::TooLong(limit_bytes));
+        }
+        printed[place] = bytes;
+        open -= 1;
+    }
+    let [stdout, stderr] = printed;
     loop {
         match child.try_wait().map_err(|error| why(&error))? {
-            Some(status) if status.success() => return Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Some(status) => return Err(Why::Other(format!("failed with {status}"))),
-            None if begun.elapsed() >= limit => return Err(timed_out()),
-            None => thread::sleep(WAIT),
+            Some(status) => return Ok(Ended { stdout, stderr, status }),
+            None => match give_up() {
+                Some(why) => return Err(why),
+                None => thread::sleep(WAIT),
+            },
         }
     }
 }
@@ -119,6 +168,33 @@ mod tests {
         let error = SystemCommands.run("duan-no-such-program", &["-x"]).unwrap_err();
         assert_eq!(error.to_string(), "duan-no-such-program -x: no such program");
         assert_eq!(NoCommands.run("sh", &[]).unwrap_err().to_string(), "sh: no such program");
+    }
+
+    #[test]
+    fn both_ways_and_the_exit_code_are_told() {
+        let run = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).stderr(Stdio::piped());
+            run_to_end(&mut command, 100, &mut || None)
+        };
+        let ended = run("echo out; echo talk >&2; exit 7").unwrap();
+        assert_eq!(
+            (&ended.stdout[..], &ended.stderr[..], ended.status.code()),
+            (&b"out\n"[..], &b"talk\n"[..], Some(7))
+        );
+        assert_eq!(run("yes >&2"), Err(Why::TooLong(100)));
+    }
+
+    #[test]
+    fn a_command_is_given_up_when_it_is_asked_for() {
+        let mut asked = 0;
+        let mut give_up = || {
+            asked += 1;
+            (asked == 3).then(|| Why::Other("stopped".to_owned()))
+        };
+        let mut command = Command::new("sleep");
+        command.arg("600");
+        assert_eq!(run_to_end(&mut command, 100, &mut give_up), Err(Why::Other("stopped".to_owned())));
     }
 
     #[test]

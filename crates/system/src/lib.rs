@@ -37,7 +37,7 @@ mod topology;
 mod virtualization;
 
 pub use chip::{Chip, ChipCores};
-pub use command::{NoCommands, RunCommand, SystemCommands};
+pub use command::{Ended, NoCommands, RunCommand, SystemCommands, run_to_end};
 pub use counters::{Counters, Energy, FrequencyNow, TemperatureNow};
 pub use differences::{Difference, differences};
 pub use frequency::{Frequency, FrequencyPolicy};

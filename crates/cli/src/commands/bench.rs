@@ -1,6 +1,7 @@
 //! `duan bench MODEL`
 
 pub(super) mod head;
+mod others;
 mod rows;
 
 use std::cell::RefCell;
@@ -10,13 +11,14 @@ use std::time::Duration;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, ValueEnum};
 use duan::EngineOptions;
-use duan::bench::{BenchEvent, BenchOptions, Progress, Test, bench};
+use duan::bench::{BenchEvent, BenchOptions, OtherCommand, Pattern, Progress, Test, bench};
 use duan::ceilings::CeilingEvent;
 
 use crate::args::{Cli, Common, SwitchArgs, format as weight_format, isa_of_environment, threads_of_environment};
 use crate::ceilings::{refresh_text, refresh_warning};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::open;
+use crate::output::style::on_one_line;
 use crate::output::work::WorkBar;
 use crate::output::{say, warn};
 use rows::Output;
@@ -69,6 +71,15 @@ pub(crate) struct Args {
     /// them from the disk again)
     #[arg(long)]
     starts: bool,
+    /// Run another engine once behind each round, on the same file, and tell the ratio pair by pair. In COMMAND, which no shell runs,
+    /// {model}, {n_prompt}, {n_gen}, {n_depth} and {threads} stand for the file and what each test has. It writes what `llama-bench -o
+    /// json` or `duan bench --json` writes; or see --pattern. Can be given several times
+    #[arg(long, value_name = "NAME=COMMAND", value_parser = OtherCommand::parse)]
+    with: Vec<OtherCommand>,
+    /// Where the rate stands in what the --with of this name prints: a regular expression with a group (?<prefill>..), (?<decode>..) or
+    /// (?<rate>..) for tokens per second, or (?<s>..) or (?<ms>..) for the time of all tokens
+    #[arg(long, value_name = "NAME=REGEX", value_parser = Pattern::parse, requires = "with")]
+    pattern: Vec<Pattern>,
     /// Measure the machine's ceilings anew, though those that are kept still hold
     #[arg(long)]
     again: bool,
@@ -142,10 +153,12 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
         repetitions: args.repetitions as usize,
         warm_ups: if args.no_warmup { 0 } else { args.warm_ups as usize },
         pause: Duration::from_secs_f64(args.pause),
+        others: others::others(&args.with, &args.pattern),
         starts: args.starts,
         ceilings_folder: duan::ceilings::folder(),
         ceilings_again: args.again,
     };
+    others::warn_of(&options.others);
     let found = open::fetch(&args.model, common)?;
 
     let view = View::new(&options, &args.model);
@@ -238,6 +251,10 @@ impl<'a> View<'a> {
             BenchEvent::Ceilings(CeilingEvent::NotKept { reason }) => {
                 self.bar.talk(|| warn(&format!("the machine's ceilings are not kept: {reason}")));
             }
+            BenchEvent::OtherRuns { name, test, index } => self.step(index.unwrap_or(0), || match index {
+                Some(index) => format!("{}: {} {}/{}", test.name(), on_one_line(name), index + 1, self.repetitions),
+                None => format!("{}: trying {}", test.name(), on_one_line(name)),
+            }),
             BenchEvent::Loading => self.step(0, || "loading".to_owned()),
             BenchEvent::Starting { start, page_cache } => self.step(0, || format!("{start} start, {page_cache}")),
             BenchEvent::PackKept { bytes, folder } => self.bar.talk(|| open::say_kept(*bytes, folder)),

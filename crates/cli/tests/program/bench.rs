@@ -179,3 +179,111 @@ fn what_cannot_be_measured_is_one_line() {
     let ran = bench(&home, &["--device", "gpu", "-p", "1"]);
     assert!(ran.failed().contains("gpu"), "{ran:?}");
 }
+
+#[test]
+fn other_engines_run_in_turn() {
+    let home = Home::new();
+    let run = |arguments: &[&str]| {
+        let mut command = home.command(arguments);
+        crate::common::ran(command.env("DUAN_STATE", home.path().join("state")).output().expect("the program runs"))
+    };
+    let model = home.fixture("smollm2");
+    let itself = format!(
+        "itself='{}' bench {{model}} -p {{n_prompt}} -n {{n_gen}} -d {{n_depth}} -t {{threads}} -r 1 --no-warmup --pause 0 --no-record --json",
+        env!("CARGO_BIN_EXE_duan")
+    );
+    let counting =
+        "a script=sh -c 'echo run >> runs; echo \"$0: ${1}0 t/s, ${2}0 t/s\" >&2' {model} {n_prompt} {n_gen}";
+    let pattern = "a script=(?<prefill>[0-9.]+) t/s, (?<decode>[0-9.]+) t/s";
+    let base = ["bench", model, "-p", "4", "-n", "2", "-d", "3", "-t", "1", "-r", "5", "--pause", "0"];
+    let ran = run(&[&base[..], &["--with", &itself, "--with", counting, "--pattern", pattern, "--json"]].concat());
+    let rows = ran.json();
+    for (row, rate) in rows.as_array().expect("a list of tests").iter().zip([40.0, 20.0]) {
+        let with = row["with"].as_array().expect("a list of engines");
+        assert_eq!(with.len(), 2, "{row}");
+        assert_eq!((&with[0]["name"], &with[0]["read_by"]), (&json!("itself"), &json!("llama-bench")));
+        assert_eq!(with[0]["engine_version"], json!(env!("CARGO_PKG_VERSION")));
+        assert_eq!(with[0]["differs"], json!([]), "{}", with[0]);
+        assert_eq!(with[1]["samples_ts"], json!(vec![rate; 5]));
+        for one in with {
+            let ratios = one["ratio"]["samples"].as_array().expect("ratios");
+            let own = row["samples_ts"].as_array().expect("samples");
+            let quotient = |at: usize| own[at].as_f64().unwrap() / one["samples_ts"][at].as_f64().unwrap();
+            assert_eq!(ratios.len(), 5);
+            assert!(ratios.iter().enumerate().all(|(at, ratio)| *ratio == json!(quotient(at))), "{one}");
+            assert_eq!((&one["failed"], &one["ratio"]["interval"]["level"]), (&Value::Null, &json!(0.9375)));
+        }
+    }
+    // Two tests of five rounds, and one run to try each kind out.
+    let runs = std::fs::read_to_string(home.path().join("runs")).expect("it ran");
+    assert_eq!(runs.lines().count(), 12);
+    // What tells its settings is kept as well, here two runs with contexts as long as their tests; a script does not.
+    assert!(ran.stderr.contains("kept as records 1, 2, 3;"), "{}", ran.stderr);
+    let compared = run(&["compare", "1", "2", "--json"]).json();
+    let hash = &compared["questions"][0]["parts"][0];
+    assert_eq!((&hash["name"], &hash["answer"]), (&json!("SHA-256"), &json!("yes")));
+
+    let table = run(&[&base[..], &["--with", counting, "--pattern", pattern, "--no-record"]].concat());
+    let lines: Vec<&str> = table.done().lines().collect();
+    let head = lines.iter().position(|line| line.contains("| duan / engine |")).expect("a second table");
+    let cells: Vec<&str> = lines[head + 2].split('|').map(str::trim).collect();
+    assert_eq!((cells[1], cells[2], cells[3], cells[8]), ("pp4 @ d3", "a script", "40.00", "5"), "{table:?}");
+    let said = lines.iter().filter(|line| line.starts_with("tg2 @ d3: ")).count();
+    assert!(said >= 2, "times of tokens, and what the ratio says: {table:?}");
+}
+
+#[test]
+fn other_engines_that_cannot_run_are_told_before_anything_is_measured() {
+    let home = Home::new();
+    let model = home.fixture("smollm2");
+    let failed = |with: &[&str]| {
+        let ran = home.run(&[&["bench", model, "-p", "4", "-n", "2", "-r", "1", "--no-record"], with].concat());
+        ran.failed().to_owned()
+    };
+    assert_eq!(
+        failed(&["--with", "x=duan-no-such-program {model}"]),
+        "duan: error: x: there is no program duan-no-such-program; name one that is in the PATH, or give its path"
+    );
+    assert_eq!(
+        failed(&["--with", "x=sh -c 'echo one; echo cannot open >&2; exit 3' {model}"]),
+        "duan: error: x: sh failed with exit status: 3 and said: cannot open"
+    );
+    let line = failed(&["--with", "x=echo {model}"]);
+    assert!(line.starts_with("duan: error: x: it printed no rows of llama-bench; add -o json"), "{line}");
+    let line = failed(&["--with", "x=echo {model}", "--pattern", "x=([0-9.]+) t/s"]);
+    assert!(line.ends_with("(its last line: \"tiny.gguf\")"), "{line}");
+    // The first test works, the second does not.
+    let ran = home.run(&[
+        "bench",
+        model,
+        "-p",
+        "4,5",
+        "-n",
+        "0",
+        "-r",
+        "2",
+        "--no-record",
+        "--with",
+        "x=sh -c 'test $1 = 4 && echo 7 t/s' {model} {n_prompt}",
+        "--pattern",
+        "x=(.*) t/s",
+    ]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stdout.contains("| pp5 ") && ran.stdout.contains("pp5: x has fewer runs: sh failed"), "{ran:?}");
+    assert!(ran.stderr.lines().last().unwrap().starts_with("duan: error: x: sh failed with exit status: 1"), "{ran:?}");
+}
+
+#[test]
+fn other_engines_without_sense_are_refused() {
+    let home = Home::new();
+    let model = home.fixture("smollm2");
+    let refused = |with: &[&str]| home.run(&[&["bench", model][..], with].concat()).refused().to_owned();
+    assert!(refused(&["--with", "llama-bench"]).contains("expected NAME=COMMAND, found no ="));
+    assert!(refused(&["--pattern", "x=(.)"]).contains("--with"));
+    assert!(refused(&["--with", "x=a", "--with", "x=b"]).contains("two --with are called x"));
+    assert!(
+        refused(&["--with", "x=a", "--pattern", "y=(.)"])
+            .contains("a --pattern is for y, and no --with is called that")
+    );
+    assert!(refused(&["--with", "x=a", "--pattern", "x=("]).contains("no regular expression"));
+}

@@ -7,6 +7,7 @@
 //! Start reading at [`bench`]; `setup.rs` brings the settings together that stand beside every number, `starts.rs` measures starts of the
 //! program.
 
+mod others;
 pub(crate) mod setup;
 mod starts;
 
@@ -28,12 +29,14 @@ pub use duan_measure::bench::{
     Bandwidth, LoadFigures, MemoryCurve, MemoryFigures, Outlier, Progress, Quantiles, Row, Setup, StartFigures, Test,
     kv_name,
 };
+pub use duan_measure::others::{Command as OtherCommand, Other, OtherFigures, Pattern, Ratio, merge_records};
 
 use crate::ceilings::{self, CeilingEvent, CeilingOptions};
 use crate::devices::Devices;
 use crate::error::Result;
 use crate::options::EngineOptions;
 use crate::resident;
+use others::Others;
 use setup::Known;
 pub(crate) use setup::told;
 
@@ -56,6 +59,8 @@ pub struct BenchOptions {
     pub ceilings_folder: Option<PathBuf>,
     /// Whether they are measured anew though those that were kept still hold.
     pub ceilings_again: bool,
+    /// Other engines, each of which runs once behind each round of ours.
+    pub others: Vec<Other>,
     /// Whether starts of the program are measured too, with files in the page cache and without: that reads the model's files from the
     /// disk again.
     pub starts: bool,
@@ -95,6 +100,15 @@ pub enum BenchEvent<'a> {
     Ready(&'a Setup),
     /// A step of a test.
     Progress(&'a Progress),
+    /// Another engine is about to run.
+    OtherRuns {
+        /// What it is called.
+        name: &'a str,
+        /// The test.
+        test: Test,
+        /// The round of ours that it follows, from 0; none where it is only tried out.
+        index: Option<usize>,
+    },
     /// A test is over.
     Finished(&'a Row),
     /// A start of the program is about to be measured.
@@ -137,8 +151,9 @@ pub fn bench(path: &Path, options: &BenchOptions, mut on_event: impl FnMut(&Benc
         options.threads.iter().copied().map(Some).collect()
     };
     let with = |threads| EngineOptions { threads, context: Some(context), ..options.engine.clone() };
+    let mut others = Others::new(&options.others, path, &options.engine.cancel);
     for &threads in &counts {
-        if !with_threads(&file, &model, &with(threads), options, &mut on_event)? {
+        if !with_threads(&file, &model, &with(threads), options, &mut others, &mut on_event)? {
             return Ok(false);
         }
     }
@@ -148,8 +163,11 @@ pub fn bench(path: &Path, options: &BenchOptions, mut on_event: impl FnMut(&Benc
         let engine = with(counts[0]);
         let figures = starts::measure(path, &engine, &Devices::open(&engine)?, &mut on_event)?;
         on_event(&BenchEvent::StartsFinished(&figures));
-        return Ok(!engine.cancel.load(Ordering::Relaxed));
+        if engine.cancel.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
     }
+    others.end()?;
     Ok(true)
 }
 
@@ -159,6 +177,7 @@ fn with_threads(
     model: &Model,
     engine: &EngineOptions,
     options: &BenchOptions,
+    others: &mut Others<'_>,
     on_event: &mut dyn FnMut(&BenchEvent<'_>),
 ) -> Result<bool> {
     let source = Local::here();
@@ -166,6 +185,11 @@ fn with_threads(
     let devices = Devices::open(engine)?;
     let plan = devices.plan(model, engine.allow_fallback)?;
     on_event(&BenchEvent::Planned { plan: &plan });
+    let cpu = devices.cpu();
+    let threads = move |test: Test| if test.prompt == 0 { cpu.threads_decode } else { cpu.threads_prefill };
+    if !others.try_out(&options.tests, threads, on_event)? {
+        return Ok(false);
+    }
     let load_average = duan_system::load_average(&source).ok();
     let ceiling_options = CeilingOptions {
         folder: options.ceilings_folder.as_deref(),
@@ -175,10 +199,7 @@ fn with_threads(
     let found = ceilings::find(&devices, &ceiling_options, &mut |event| on_event(&BenchEvent::Ceilings(event)));
     let (ceilings, busy) = match found {
         Ok(None) => return Ok(false),
-        Ok(Some(found)) => {
-            let cpu = devices.cpu();
-            (Ok(found.ceilings.at(cpu.threads_decode, cpu.threads_prefill)), found.load_of_others)
-        }
+        Ok(Some(found)) => (Ok(found.ceilings.at(cpu.threads_decode, cpu.threads_prefill)), found.load_of_others),
         Err(error) => (Err(error.to_string()), None),
     };
     on_event(&BenchEvent::Loading);
@@ -202,7 +223,15 @@ fn with_threads(
         on_event(&BenchEvent::Warning { message: &message });
     }
     let clock_hz = || clock_hz(&devices);
-    let mut tests = Tests { executor: &mut executor, source: &source, clock_hz: &clock_hz, options, engine };
+    let mut tests = Tests {
+        executor: &mut executor,
+        source: &source,
+        clock_hz: &clock_hz,
+        options,
+        engine,
+        others: RefCell::new(others),
+        threads: &threads,
+    };
     let is_done = tests.run(
         |windows, outcome| Row::new(&setup, model, outcome, windows, machine::utc_now()),
         setup.warnings().len(),
@@ -248,16 +277,18 @@ fn load(
 }
 
 /// Tests on a model that is loaded.
-struct Tests<'a> {
+struct Tests<'a, 'o> {
     executor: &'a mut Executor,
     source: &'a Local,
     clock_hz: &'a dyn Fn() -> Option<f64>,
     options: &'a BenchOptions,
     engine: &'a EngineOptions,
+    others: RefCell<&'a mut Others<'o>>,
+    threads: &'a dyn Fn(Test) -> usize,
 }
 
-impl Tests<'_> {
-    /// Runs them, and looks at the machine before each round and after it. `row` makes a row of that; the first
+impl Tests<'_, '_> {
+    /// Runs them, looks at the machine before each round and after it, and runs other engines after that. `row` makes a row of that; the first
     /// `told` of its warnings were told before.
     fn run(
         &mut self,
@@ -271,10 +302,12 @@ impl Tests<'_> {
             repetitions: self.options.repetitions,
             warm_ups: self.options.warm_ups,
             pause: self.options.pause,
+            warm_each_round: !self.others.borrow().is_empty(),
             time: &time,
             cancel: &self.engine.cancel,
         };
         let (on_event, windows) = (RefCell::new(on_event), RefCell::new(Vec::<Window>::new()));
+        let (others, threads) = (&self.others, self.threads);
         let look = || Sight::take(self.source, (self.clock_hz)());
         let on_progress = |progress: &Progress| {
             let mut windows = windows.borrow_mut();
@@ -282,22 +315,25 @@ impl Tests<'_> {
                 Progress::Repetition { index, .. } => {
                     if *index == 0 {
                         windows.clear();
+                        others.borrow_mut().begin();
                     }
                     let before = look();
                     windows.push(Window { after: before.clone(), before });
                 }
-                Progress::RoundDone { .. } => {
+                Progress::RoundDone { test, index } => {
                     let after = look();
                     if let Some(window) = windows.last_mut() {
                         window.after = after;
                     }
+                    others.borrow_mut().run(*test, *index, threads(*test), &mut **on_event.borrow_mut());
                 }
                 _ => {}
             }
             (on_event.borrow_mut())(&BenchEvent::Progress(progress));
         };
         let on_outcome = |outcome: &Outcome| {
-            let row = row(&windows.borrow(), outcome);
+            let mut row = row(&windows.borrow(), outcome);
+            row.with = others.borrow().figures(outcome.test, threads(outcome.test), &row);
             let mut on_event = on_event.borrow_mut();
             for message in &row.warnings[told..] {
                 on_event(&BenchEvent::Warning { message });

@@ -138,7 +138,7 @@ impl Running {
         self.executor.settle();
         let tests = [Test { prompt: 0, generate, depth: 0 }];
         let (pause, time) = (Duration::ZERO, Monotonic::new());
-        let job = Job { tests: &tests, repetitions, warm_ups: 1, pause, time: &time, cancel };
+        let job = Job { tests: &tests, repetitions, warm_ups: 1, pause, warm_each_round: false, time: &time, cancel };
         let mut decode_ts = None;
         let is_done = bench::run(
             &mut self.executor,

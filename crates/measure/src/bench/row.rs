@@ -14,6 +14,7 @@ use super::statistics::{Interval, deviation, mean, median, median_interval, outl
 use super::{Bandwidth, Outcome, cost, multiply_adds};
 use crate::ceilings::{CeilingsAt, Verdict};
 use crate::machine;
+use crate::others::OtherFigures;
 
 /// What all tests of one run have in common.
 #[derive(Debug, Clone)]
@@ -283,6 +284,8 @@ pub struct Row {
     pub load: Option<LoadFigures>,
     /// Starts of the program, where they were measured.
     pub starts: Vec<StartFigures>,
+    /// Other engines, each of whose runs followed a round.
+    pub with: Vec<OtherFigures>,
     /// The machine before anything was run.
     pub state: State,
 }
@@ -396,6 +399,7 @@ impl Row {
             memory: None,
             load: None,
             starts: Vec::new(),
+            with: Vec::new(),
             state: setup.state.clone(),
         }
     }

@@ -24,6 +24,9 @@ pub struct Job<'a> {
     pub warm_ups: usize,
     /// Time without work before each round that counts.
     pub pause: Duration,
+    /// Whether a round that does not count comes before each that does, too: other programs, with which rounds take turns, leave caches
+    /// and clocks as they like, and have such a round themselves.
+    pub warm_each_round: bool,
     /// What time it is.
     pub time: &'a dyn TimeSource,
     /// Ends it at the next pass once it is true.
@@ -147,15 +150,23 @@ impl Bench<'_> {
         let (prompt, generate) = (self.tokens(depth, prompt), self.tokens(depth + prompt, generate));
         let mut rounds = Vec::with_capacity(self.job.repetitions);
         for index in 0..self.job.repetitions {
-            // Models with state beside keys and values may have to go back further.
-            let kept = self.session.rewind(self.executor, depth);
-            unless_cancelled!(self.prefill(&context[kept.min(depth)..], &mut |_| ()));
+            unless_cancelled!(self.go_back(&context));
             unless_cancelled!(self.pause());
+            if self.job.warm_each_round {
+                unless_cancelled!(self.round(&prompt, &generate[..generate.len().min(WARM_UP_TOKENS)]));
+                unless_cancelled!(self.go_back(&context));
+            }
             on_progress(&Progress::Repetition { test, index });
             rounds.push(unless_cancelled!(self.round(&prompt, &generate)));
             on_progress(&Progress::RoundDone { test, index });
         }
         Ok(ControlFlow::Continue(Outcome { test, rounds }))
+    }
+
+    /// To the end of the context. Models with state beside keys and values may have to go back further.
+    fn go_back(&mut self, context: &[u32]) -> Run {
+        let kept = self.session.rewind(self.executor, context.len());
+        self.prefill(&context[kept.min(context.len())..], &mut |_| ())
     }
 
     /// The prompt at once and the rest one by one, with the time that each takes. What is done between both belongs to neither.

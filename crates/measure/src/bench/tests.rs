@@ -15,6 +15,7 @@ use super::conditions::{DoubtKind, Sight, Window};
 use super::rigged::{Delays, Rigged};
 use super::*;
 use crate::ceilings::{CeilingsAt, Peak, Verdict};
+use crate::others::{Command, Other, OtherFigures, Printed, Ran, merge_records};
 
 fn model(name: &str) -> Model {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../backend/tests/fixtures").join(name);
@@ -42,7 +43,7 @@ impl TimeSource for Still {
 }
 
 fn job<'a>(tests: &'a [Test], cancel: &'a AtomicBool) -> Job<'a> {
-    Job { tests, repetitions: 3, warm_ups: 1, pause: Duration::ZERO, time: &Still, cancel }
+    Job { tests, repetitions: 3, warm_ups: 1, pause: Duration::ZERO, warm_each_round: false, time: &Still, cancel }
 }
 
 #[test]
@@ -194,6 +195,66 @@ fn known_delays_come_out_where_they_belong() {
     assert_eq!(round.first_token_ns, Some(8_000_000), "the first token comes out of the prompt");
     assert_eq!(round.token_ns, [5_020_000, 5_021_000]);
     assert_eq!(round.ns, 8_000_000 + 5_020_000 + 5_021_000);
+}
+
+#[test]
+fn beside_others_each_round_is_warmed_up_and_takes_as_long() {
+    let tests = Test::all(&[20], &[18], &[0, 7]);
+    let measured = |warm_each_round: bool| {
+        let clock = Arc::new(MadeUp::default());
+        let moved = clock.clone();
+        let pass_by = move |_, ns| _ = moved.0.fetch_add(ns, Ordering::Relaxed);
+        let model = model("smollm2");
+        let mut executor = load(&Rigged::new(DELAYS, Arc::new(pass_by)), &model, 60);
+        let cancel = AtomicBool::new(false);
+        let mut outcomes = Vec::new();
+        let job = Job { warm_each_round, time: &*clock, ..job(&tests, &cancel) };
+        assert!(run(&mut executor, &job, |_| (), |outcome| outcomes.push(outcome.clone())).unwrap());
+        (outcomes, clock.now_ns())
+    };
+    let ((plain, plain_ns), (warmed, warmed_ns)) = (measured(false), measured(true));
+    assert_eq!(plain, warmed);
+    // Three rounds of each test: the prompt again, and the first 16 tokens again.
+    let prompt = 8_000_000;
+    let tokens = |depth: u64| (depth..depth + 16).map(|position| 5_000_000 + position * 1000).sum::<u64>();
+    assert_eq!(warmed_ns - plain_ns, 3 * (2 * prompt + tokens(0) + tokens(7)));
+}
+
+#[test]
+fn other_engines_stand_beside_a_row() {
+    let row = row(&setup(), TG, &[1_000_000, 2_000_000, 4_000_000]);
+    let theirs = |threads: u64, samples_ns: u64| {
+        let row = serde_json::json!([{
+            "build_commit": "0a1b2c3", "build_number": 7, "cpu_info": "a processor", "backends": "CPU", "model_filename": "m.gguf",
+            "model_type": "llama ?B Q4_1", "model_size": 1000, "model_n_params": 2000, "n_batch": 2048, "n_threads": threads,
+            "type_k": "f16", "type_v": "f16", "n_prompt": 0, "n_gen": 4, "n_depth": 3, "test_time": "2026-01-01T00:00:00Z",
+            "samples_ns": [samples_ns],
+        }]);
+        Printed { stdout: row.to_string(), stderr: String::new() }
+    };
+    let other = Other { command: Command::parse("llama.cpp=llama-bench -m {model}").unwrap(), pattern: None };
+    let figures = |threads: u64| {
+        let ran: Vec<Ran> = [2_000_000, 2_000_000].map(|ns| other.read(&theirs(threads, ns), TG).unwrap()).to_vec();
+        OtherFigures::new(&other, &["llama-bench".into(), "a b".into()], TG, &row, &ran, Some("it crashed".to_owned()))
+    };
+    let same = figures(1);
+    assert_eq!((&same.name[..], &same.command[..], same.read_by), ("llama.cpp", "llama-bench 'a b'", "llama-bench"));
+    assert_eq!((same.samples_ts.as_slice(), same.engine_version.as_deref()), (&[2000.0; 2][..], Some("b7 (0a1b2c3)")));
+    let ratio = same.ratio.clone().unwrap();
+    assert_eq!((ratio.samples, ratio.median, ratio.interval), (vec![2.0, 1.0], 1.5, None));
+    assert_eq!((&same.differs[..], same.failed.as_deref()), (&[][..], Some("it crashed")));
+    assert_eq!(figures(2).differs, ["threads of decode: 1 and 2"]);
+    // Two tests of the same settings are one record, and its file is ours.
+    let other_test = Row { with: vec![figures(1)], ..row.clone() };
+    let mut longer = figures(1);
+    longer.record.as_mut().unwrap().results[0].test = "tg9".to_owned();
+    let records = merge_records(&[Row { with: vec![longer], ..row.clone() }, other_test]);
+    assert_eq!(records.len(), 1);
+    assert_eq!((records[0].results.len(), records[0].document.as_array().map(Vec::len)), (2, Some(4)));
+    assert_eq!(records[0].head.model_sha256.as_deref(), row.model_sha256.get().map(String::as_str));
+    assert_eq!(records[0].head.missing(), [""; 0]);
+    let apart = [Row { with: vec![figures(1)], ..row.clone() }, Row { with: vec![figures(2)], ..row.clone() }];
+    assert_eq!(merge_records(&apart).len(), 2);
 }
 
 #[test]

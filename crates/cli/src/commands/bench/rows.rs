@@ -1,12 +1,13 @@
 //! Results of a benchmark as text: a table, JSON, or comma-separated values.
 
-use duan::bench::{LoadFigures, MemoryFigures, Quantiles, Row, RunFigures, Setup, StartFigures};
+use duan::bench::{LoadFigures, MemoryFigures, Quantiles, Row, RunFigures, Setup, StartFigures, merge_records};
 use duan::records;
 use duan::state::Reading;
 use serde_json::Value;
 
 use super::Format;
 use super::head::head;
+use super::others;
 use crate::output::style::on_one_line;
 use crate::output::units::{bytes_text, three_digits};
 use crate::output::{print, print_json, print_json_line};
@@ -88,7 +89,7 @@ impl Output {
         self.rows.iter_mut().for_each(|row| row.starts = figures.to_vec());
     }
 
-    /// Adds the results to the records; those of equal settings are one. Gives the numbers of those that were kept, and why others
+    /// Adds the results to the records, and those of other engines that tell their settings; those of equal settings are one. Gives the numbers of those that were kept, and why others
     /// were not: a setting is missing, or the records cannot be written.
     pub(super) fn keep(&self) -> (Vec<i64>, Option<anyhow::Error>) {
         let rows = self.rows.iter().map(serde_json::to_value).collect::<Result<Vec<Value>, _>>();
@@ -100,7 +101,7 @@ impl Output {
             Err(error) => return (Vec::new(), Some(error)),
         };
         let (mut kept, mut failed) = (Vec::new(), None);
-        for record in &new {
+        for record in new.iter().chain(&merge_records(&self.rows)) {
             match records::add(record) {
                 Ok(id) => kept.push(id),
                 Err(error) => _ = failed.get_or_insert(error.into()),
@@ -117,7 +118,7 @@ impl Output {
         self.write_lines()?;
         match self.format {
             Format::Json => print_json(&self.rows),
-            Format::Md => Ok(print(&(notes(&self.rows) + &starts_table(&self.starts)))?),
+            Format::Md => Ok(print(&(others::table(&self.rows) + &notes(&self.rows) + &starts_table(&self.starts)))?),
             Format::Jsonl | Format::Csv => Ok(()),
         }
     }
@@ -309,7 +310,8 @@ fn csv(row: &Row, with_head: bool) -> anyhow::Result<String> {
 }
 
 /// What is no single value.
-const NOT_IN_CSV: [&str; 11] = [
+const NOT_IN_CSV: [&str; 12] = [
+    "with",
     "samples_ns",
     "samples_ts",
     "first_token_samples_ns",
