@@ -29,12 +29,15 @@ const MAP: &[Row] = &[
     Row { name: "hub", level: 4, may_use: &["files"] },
     Row { name: "quantize", level: 4, may_use: &["files", "model", "quant"] },
     Row { name: "measure", level: 5, may_use: &["backend", "engine", "files", "model", "quant", "system"] },
+    Row { name: "page", level: 6, may_use: &["measure", "system"] },
     Row {
         name: "duan",
-        level: 6,
-        may_use: &["backend", "cpu", "engine", "files", "hub", "measure", "model", "quant", "quantize", "system"],
+        level: 7,
+        may_use: &[
+            "backend", "cpu", "engine", "files", "hub", "measure", "model", "page", "quant", "quantize", "system",
+        ],
     },
-    Row { name: "cli", level: 7, may_use: &["duan"] },
+    Row { name: "cli", level: 8, may_use: &["duan"] },
 ];
 
 /// Libraries that belong to some crates only, because what they do is what the other crates must never know.
@@ -45,7 +48,7 @@ const LIBRARIES: &[(&str, &[&str])] = &[
     ("ctrlc", &["cli"]),
     ("indicatif", &["cli"]),
     ("memmap2", &["model"]),
-    ("minijinja", &["model"]),
+    ("minijinja", &["model", "page"]),
     ("plotters", &["measure"]),
     ("rusqlite", &["measure"]),
     ("rustyline", &["cli"]),

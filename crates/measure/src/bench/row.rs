@@ -5,7 +5,7 @@ use std::time::Duration;
 use duan_backend::KvFormat;
 use duan_model::Model;
 use duan_system::{Movement, Reading, State};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::conditions::{Conditions, Doubt, Share, Window};
 use super::load::{LoadFigures, StartFigures};
@@ -109,7 +109,7 @@ impl Setup {
 }
 
 /// Times of something that happened often, in nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
     /// Half of them took no longer.
     pub p50: f64,
@@ -133,7 +133,7 @@ impl Quantiles {
 }
 
 /// A round that took much more or less than the others.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outlier {
     /// Which one, from 0.
     pub round: usize,
