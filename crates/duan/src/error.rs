@@ -31,6 +31,9 @@ pub enum Error {
     /// Records that cannot be read, written or found.
     #[error(transparent)]
     Records(#[from] duan_measure::records::Error),
+    /// A page that cannot be written.
+    #[error(transparent)]
+    Page(#[from] duan_page::Error),
     /// Models that cannot be evaluated.
     #[error(transparent)]
     Eval(#[from] crate::eval::EvalError),

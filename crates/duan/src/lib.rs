@@ -20,6 +20,7 @@
 //! * [`importance::gather`] sums up what a model's matrices are multiplied with while it reads a text;
 //! * [`sensitivity::measure`] says how much a model's output moves when one of its matrices is quantized;
 //! * [`records`] keeps what was measured, with its settings, and compares it;
+//! * [`page`] writes what was measured as one HTML page that needs nothing else;
 //! * [`Engine::state`] is the machine as it is now, and what duan made of it; [`state::ModelState`] what is known of a model's file;
 //! * [`Engine::ceilings`] says what the machine can do at most, and [`ceilings`] what a share of that means;
 //! * [`Engine::card`] says what a device is good for;
@@ -51,6 +52,7 @@ mod kernels;
 mod loaded;
 mod options;
 pub mod packs;
+pub mod page;
 mod place;
 pub mod profile;
 pub mod records;

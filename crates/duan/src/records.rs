@@ -89,7 +89,7 @@ fn of_file(name: &str) -> std::result::Result<Side, Error> {
 }
 
 /// The machine's state as a report has it: in it, or in its first row.
-fn state(document: &Value) -> Value {
+pub(crate) fn state(document: &Value) -> Value {
     let state = document.get("state").or_else(|| document.get(0)?.get("state"));
     state.cloned().unwrap_or_default()
 }

@@ -74,7 +74,7 @@ pub struct ProfileReport<'a> {
 pub fn bench_page(report: &BenchReport<'_>) -> Result<String> {
     let tests = Test::of_report(&report.rows).unwrap_or_else(|| report.figures.clone());
     let model = tests.first().map(|test| test.model_filename.clone()).unwrap_or_default();
-    let name = model.rsplit(['/', '\\']).next().unwrap_or_default();
+    let name = headline::file_name(&model);
     let mut page = Page::new(if name.is_empty() { "benchmark".to_owned() } else { format!("benchmark of {name}") });
     page.push(headline::of_tests(&tests));
     page.push(bench::section(&tests));
@@ -116,7 +116,7 @@ fn history_data(history: &History) -> Result<Value> {
 /// When a template cannot be filled.
 pub fn profile_page(report: &ProfileReport<'_>) -> Result<String> {
     let ProfileReport { settings, profile: profiled, ceilings: all } = report;
-    let name = settings.model_filename.rsplit(['/', '\\']).next().unwrap_or_default();
+    let name = headline::file_name(&settings.model_filename);
     let mut page = Page::new(format!("profile of {name}"));
     // Settings are named as rows of benchmarks name them.
     let rows = serde_json::to_value(settings)?;
@@ -138,7 +138,7 @@ pub fn profile_page(report: &ProfileReport<'_>) -> Result<String> {
 /// # Errors
 /// When a template cannot be filled.
 pub fn comparison_page(a: &Side, b: &Side, compared: &Comparison) -> Result<String> {
-    let mut page = Page::new(format!("{} and {} compared", a.name, b.name));
+    let mut page = Page::new(format!("{} and {} compared", comparison::name(a), comparison::name(b)));
     page.push(comparison::section(a, b, compared));
     page.data("a", serde_json::to_value(a)?);
     page.data("b", serde_json::to_value(b)?);

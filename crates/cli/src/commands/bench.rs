@@ -2,9 +2,11 @@
 
 pub(super) mod head;
 mod others;
+mod page;
 mod rows;
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,6 +23,7 @@ use crate::open;
 use crate::output::style::on_one_line;
 use crate::output::work::WorkBar;
 use crate::output::{say, warn};
+use page::PageFile;
 use rows::Output;
 
 /// Measure prefill and decode, beside the ceiling that the memory puts over decode
@@ -89,6 +92,12 @@ pub(crate) struct Args {
     /// How results are written [default: md]
     #[arg(short = 'o', long, value_name = "FORMAT", ignore_case = true)]
     output: Option<Format>,
+    /// Write all of it as one HTML page too, with a short profile and earlier records of the model
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace the page's file if it is there
+    #[arg(long, requires = "html")]
+    force: bool,
     /// Device to run on; `duan devices` lists them
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
@@ -160,6 +169,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     };
     others::warn_of(&options.others);
     let found = open::fetch(&args.model, common)?;
+    let page = PageFile::checked(args.html.as_deref(), args.force, &found.file.path)?;
 
     let view = View::new(&options, &args.model);
     let output = RefCell::new(Output::new(format));
@@ -174,6 +184,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
                 }
             }
             BenchEvent::Ready(setup) if written.is_ok() => {
+                page.iter().for_each(|page| page.see(setup));
                 view.bar.talk(|| written = output.borrow_mut().head(setup));
             }
             BenchEvent::RunFinished(figures) if written.is_ok() => {
@@ -185,18 +196,19 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     };
     drop(view);
     // Whatever went wrong in the end, what was measured before is kept and told.
-    let output = output.into_inner();
-    if !args.no_record {
-        tell_kept(output.keep());
-    }
+    let mut output = output.into_inner();
+    let kept = if args.no_record { Vec::new() } else { tell_kept(output.keep()) };
     written.and_then(|()| output.end())?;
+    if let Some(page) = page {
+        page.write(output.rows(), &kept, &options, &interrupt)?;
+    }
     Ok(if done? { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
 }
 
 /// Which records the results became, and why some became none.
-fn tell_kept((ids, error): (Vec<i64>, Option<anyhow::Error>)) {
-    if !ids.is_empty() {
-        let ids: Vec<String> = ids.iter().map(i64::to_string).collect();
+fn tell_kept((kept, error): (Vec<i64>, Option<anyhow::Error>)) -> Vec<i64> {
+    if !kept.is_empty() {
+        let ids: Vec<String> = kept.iter().map(i64::to_string).collect();
         let (plural, ids) = (if ids.len() == 1 { "" } else { "s" }, ids.join(", "));
         say(&format!(
             "kept as record{plural} {ids}; see `duan records`, and `duan compare A B` for the difference of two"
@@ -205,6 +217,7 @@ fn tell_kept((ids, error): (Vec<i64>, Option<anyhow::Error>)) {
     if let Some(error) = error {
         warn(&format!("results are not kept in the records: {error}"));
     }
+    kept
 }
 
 /// `--json` is `-o json`; another format beside it is a contradiction.

@@ -15,6 +15,7 @@ use super::bench::head::head;
 use crate::args::{Cli, Common, SwitchArgs, format as weight_format, isa_of_environment, threads_of_environment};
 use crate::interrupt::{INTERRUPTED, Interrupt};
 use crate::open;
+use crate::output::page::PageFile;
 use crate::output::style::on_one_line;
 use crate::output::work::WorkBar;
 use crate::output::{print, print_json, say, warn};
@@ -26,6 +27,7 @@ use crate::output::{print, print_json, say, warn};
 /// memory's bandwidth, that of prefill what the multiplier gives (`duan devices --ceilings`). What no op explains stands below the ops.
 /// Tokens are made up, as those of `duan bench`. docs/profile.md explains the figures.
 #[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("files").args(["trace", "html"]).multiple(true))]
 pub(crate) struct Args {
     /// Path, short name, hf:org/name[:Q4_K_M], ms:org/name, pypi:package or web address
     model: String,
@@ -52,8 +54,11 @@ pub(crate) struct Args {
     /// Write every single time as a trace that Perfetto (ui.perfetto.dev) and Chrome's about:tracing open
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Replace the trace's file if it is there
-    #[arg(long, requires = "trace")]
+    /// Write it as one HTML page too
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace the files of trace and page if they are there
+    #[arg(long, requires = "files")]
     force: bool,
     /// Measure the machine's ceilings anew, though those that are kept still hold
     #[arg(long)]
@@ -87,6 +92,7 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     if let Some(trace) = &args.trace {
         check_place(trace, std::slice::from_ref(&model), &[], args.force)?;
     }
+    let page = PageFile::checked(args.html.as_deref(), args.force, &[&model])?;
     let engine = EngineOptions {
         device: args.device.clone(),
         threads: args.threads.map(usize::from).or_else(threads_of_environment),
@@ -134,6 +140,9 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
             "trace: {}; open it at ui.perfetto.dev or in Chrome's about:tracing",
             on_one_line(&trace.to_string_lossy())
         ));
+    }
+    if let Some(page) = page {
+        page.write(&duan::page::of_profile(&profiled)?)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -38,10 +38,7 @@ enum Action {
     /// List records, the newest first
     List(FilterArgs),
     /// Show a record with all its settings and samples
-    Show {
-        /// The record
-        record: String,
-    },
+    Show(page::Args),
     /// Give tags to a record
     Tag {
         /// The record
@@ -85,7 +82,7 @@ struct DeleteArgs {
 pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     match args.action {
         Action::List(filter) => list::run(&filter, common)?,
-        Action::Show { record } => page::run(&record, common)?,
+        Action::Show(args) => page::run(&args, common)?,
         Action::Tag { record, tags } => tag(&record, &tags, common)?,
         Action::Untag { record, tags } => untag(&record, &tags, common)?,
         Action::Delete(args) => delete(&args, common)?,

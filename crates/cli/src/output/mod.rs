@@ -1,5 +1,6 @@
 //! What goes where: data to stdout, talk to stderr, and how both look.
 
+pub(crate) mod page;
 pub(crate) mod progress;
 pub(crate) mod style;
 pub(crate) mod table;

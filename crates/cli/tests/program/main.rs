@@ -17,6 +17,7 @@ mod inspect_odd;
 mod inspect_verdict;
 mod models;
 mod packs;
+mod page;
 mod profile;
 mod quantize;
 mod real_model;

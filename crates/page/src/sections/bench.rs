@@ -145,9 +145,9 @@ fn first_token_chart(test: &Test) -> String {
     }
     let title = format!("{}: time to the first token", test.test);
     let description = format!("{}, in milliseconds.", counted(ms.len(), "round"));
-    let y = Axis::around(ms.iter().copied(), "ms");
-    let chart = Chart::new(&format!("first-{}", test.key), &title, description, Axis::counting(ms.len(), "round"), y);
     let median = test.first_token_ns.map(|times| times.p50 / MS).filter(|median| median.is_finite());
+    let y = Axis::around(ms.iter().copied().chain(median), "ms");
+    let chart = Chart::new(&format!("first-{}", test.key), &title, description, Axis::counting(ms.len(), "round"), y);
     let chart = match median {
         Some(median) => chart.level(median, &format!("median {}", three_digits(median))),
         None => chart,
@@ -199,6 +199,7 @@ fn distribution(test: &Test, sorted: &[f64]) -> String {
     let step = count.div_ceil(390).max(1);
     let shown = (0..count).step_by(step).chain([count - 1]).filter(|&index| sorted[index] <= end);
     points.extend(shown.map(|index| (sorted[index], (index + 1) as f64 * 100.0 / count as f64)));
+    points.push((end, (count - beyond) as f64 * 100.0 / count as f64));
     let mut chart = Chart::new(
         &format!("distribution-{}", test.key),
         &title,

@@ -10,6 +10,9 @@ use crate::figure::Figure;
 use crate::numbers::three_digits;
 use crate::page::Section;
 
+/// So many formats of a sequence are named.
+const MOST_FORMATS: usize = 12;
+
 #[derive(Serialize)]
 struct View {
     measured_at: String,
@@ -102,7 +105,10 @@ fn read_rows(read: &[&Bandwidth]) -> Vec<Row> {
 fn peak_rows(peaks: &[Peak]) -> Vec<Row> {
     let of = |(index, peak): (usize, &Peak)| {
         let name = format!("ceilings.peak{}.{}_threads_per_s", index + 1, peak.threads);
-        let formats = peak.formats.join(" ");
+        let mut formats = peak.formats.iter().take(MOST_FORMATS).cloned().collect::<Vec<_>>().join(" ");
+        if peak.formats.len() > MOST_FORMATS {
+            formats += &format!(" and {} more", peak.formats.len() - MOST_FORMATS);
+        }
         row(peak.threads, &peak.instruction, formats, Figure::scaled(name, peak.per_s, "G multiply-adds/s", 1e9))
     };
     with_widths(peaks.iter().enumerate().map(of).collect())

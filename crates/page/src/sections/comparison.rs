@@ -12,7 +12,6 @@ use crate::page::Section;
 /// The five questions for a template.
 #[derive(Serialize)]
 pub(crate) struct Questions {
-    comparable: &'static str,
     sentence: String,
     all: Vec<QuestionView>,
 }
@@ -89,7 +88,8 @@ pub(crate) fn section(a: &Side, b: &Side, comparison: &Comparison) -> Section {
     Section::new("comparison", "", view, figures)
 }
 
-fn name(side: &Side) -> String {
+/// What a side is called.
+pub(crate) fn name(side: &Side) -> String {
     match side.id {
         Some(id) if id.to_string() != side.name => format!("record {id} ({})", side.name),
         Some(id) => format!("record {id}"),
@@ -119,11 +119,7 @@ pub(crate) fn questions(comparison: &Comparison) -> Questions {
         }
         Answer::Unknown => format!("Whether the two can be compared is not known ({}).", named(Answer::Unknown)),
     };
-    Questions {
-        comparable: comparison.comparable.name(),
-        sentence,
-        all: comparison.questions.iter().map(view).collect(),
-    }
+    Questions { sentence, all: comparison.questions.iter().map(view).collect() }
 }
 
 pub(crate) fn differences(comparison: &Comparison, prefix: &str) -> Differences {

@@ -49,6 +49,11 @@ pub(crate) fn of_tests(tests: &[Test]) -> Option<Section> {
     Some(Section::new("headline", "", View { facts: facts(first), cards, warnings }, figures))
 }
 
+/// A file without its folders: those stand with the state.
+pub(crate) fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or_default()
+}
+
 /// What a reader wants to know first of what ran.
 pub(crate) fn facts(test: &Test) -> Vec<(&'static str, String)> {
     let threads = match (test.threads_prefill, test.threads_decode) {
@@ -62,7 +67,7 @@ pub(crate) fn facts(test: &Test) -> Vec<(&'static str, String)> {
     };
     let debug = if test.build_profile == "debug" { " (debug build: slow)" } else { "" };
     let all = [
-        ("model", test.model_filename.clone()),
+        ("model", file_name(&test.model_filename).to_owned()),
         ("kind", test.model_type.clone()),
         ("device", test.cpu_info.clone()),
         ("backend", backend),

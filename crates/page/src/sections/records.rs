@@ -1,6 +1,6 @@
 //! This run among earlier ones of the same model and chip.
 
-use duan_measure::compare::{Comparison, Side};
+use duan_measure::compare::Side;
 use duan_measure::records::Measured;
 use serde::Serialize;
 
@@ -38,7 +38,7 @@ struct RunRow {
 #[derive(Serialize)]
 struct LatestView {
     name: String,
-    sentence: String,
+    sentences: Vec<String>,
     questions: Questions,
     differences: Differences,
 }
@@ -51,7 +51,7 @@ pub(crate) fn section(history: &History) -> Option<Section> {
     }
     let latest = history.comparison.as_ref().map(|comparison| LatestView {
         name: history.latest.clone(),
-        sentence: comparable(comparison),
+        sentences: comparison.tests.iter().map(|test| sentence(test, "A", "this run")).collect(),
         questions: questions(comparison),
         differences: differences(comparison, "latest"),
     });
@@ -59,11 +59,6 @@ pub(crate) fn section(history: &History) -> Option<Section> {
     let of_latest = latest.iter().flat_map(|latest| latest.differences.figures());
     let figures = of_tests.chain(of_latest).collect();
     Some(Section::new("records", "Records of this model on this chip", View { tests, latest }, figures))
-}
-
-fn comparable(comparison: &Comparison) -> String {
-    let all: Vec<String> = comparison.tests.iter().map(|test| sentence(test, "the latest", "this run")).collect();
-    all.join(" ")
 }
 
 fn test_view(history: &History, now: &Measured) -> Option<TestView> {

@@ -110,11 +110,16 @@ impl Output {
         (kept, failed)
     }
 
+    /// What was measured.
+    pub(super) fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
     /// The end: what is written once.
     ///
     /// # Errors
     /// As [`Output::row`].
-    pub(super) fn end(mut self) -> anyhow::Result<()> {
+    pub(super) fn end(&mut self) -> anyhow::Result<()> {
         self.write_lines()?;
         match self.format {
             Format::Json => print_json(&self.rows),

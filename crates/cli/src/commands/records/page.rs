@@ -1,9 +1,12 @@
 //! `duan records show RECORD`
 
+use std::path::PathBuf;
+
 use duan::records::{Measured, Record};
 use serde_json::{Value, json};
 
 use crate::args::Common;
+use crate::output::page::PageFile;
 use crate::output::style::{on_one_line, shortened};
 use crate::output::units::{counted, three_digits};
 use crate::output::{Align, Table, print, print_json};
@@ -13,8 +16,30 @@ const SAMPLES: usize = 12;
 /// A value is cut at so many characters; programs get all.
 const VALUE_CHARACTERS: usize = 2000;
 
-/// Prints one record.
-pub(super) fn run(name: &str, common: &Common) -> anyhow::Result<()> {
+/// Which record, and where else it is shown.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The record
+    record: String,
+    /// Write it as one HTML page too, beside earlier records of its model and chip
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Replace the page's file if it is there
+    #[arg(long, requires = "html")]
+    force: bool,
+}
+
+/// Shows one record.
+pub(super) fn run(args: &Args, common: &Common) -> anyhow::Result<()> {
+    let file = PageFile::checked(args.html.as_deref(), args.force, &[])?;
+    print_record(&args.record, common)?;
+    match file {
+        Some(file) => file.write(&duan::page::of_record(&args.record)?),
+        None => Ok(()),
+    }
+}
+
+fn print_record(name: &str, common: &Common) -> anyhow::Result<()> {
     let missing = || duan::records::Error::NoRecord { name: name.escape_debug().to_string() };
     let records = duan::records::open_existing()?.ok_or_else(missing)?;
     let record = records.find(name)?;
