@@ -8,6 +8,7 @@ use std::path::Path;
 use duan_measure::bench::{Row, Setup};
 use duan_measure::ceilings::{Ceilings, Kept, Wanted};
 use duan_measure::compare::{Answer, Comparison, Side, compare};
+use duan_measure::machine;
 use duan_measure::records::{Filter, NewRecord, Record, Records, from_rows};
 use duan_page::reports;
 use duan_system::{Chip, State};
@@ -75,7 +76,8 @@ pub fn of_profile(profile: &ModelProfile) -> Result<String> {
         &[settings.threads_decode, settings.threads_prefill],
         &settings.state,
     );
-    let report = ProfileReport { settings, profile: &profile.profile, ceilings: all.as_ref() };
+    let taken_at = machine::utc_now();
+    let report = ProfileReport { taken_at: &taken_at, settings, profile: &profile.profile, ceilings: all.as_ref() };
     Ok(reports::profile_page(&report)?)
 }
 

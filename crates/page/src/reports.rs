@@ -59,6 +59,8 @@ pub struct BenchReport<'a> {
 /// What a page of a profile is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct ProfileReport<'a> {
+    /// When it was taken, in UTC.
+    pub taken_at: &'a str,
     /// The settings beside it.
     pub settings: &'a Settings,
     /// The profile.
@@ -115,12 +117,13 @@ fn history_data(history: &History) -> Result<Value> {
 /// # Errors
 /// When a template cannot be filled.
 pub fn profile_page(report: &ProfileReport<'_>) -> Result<String> {
-    let ProfileReport { settings, profile: profiled, ceilings: all } = report;
+    let ProfileReport { taken_at, settings, profile: profiled, ceilings: all } = report;
     let name = headline::file_name(&settings.model_filename);
     let mut page = Page::new(format!("profile of {name}"));
     // Settings are named as rows of benchmarks name them.
     let rows = serde_json::to_value(settings)?;
-    let test: Test = serde::Deserialize::deserialize(&rows).unwrap_or_default();
+    let mut test: Test = serde::Deserialize::deserialize(&rows).unwrap_or_default();
+    test.test_time = (*taken_at).to_owned();
     page.push(headline::of_profile(headline::facts(&test), profiled));
     page.push(profile::section(profiled));
     page.push(match (all, &settings.ceilings) {
@@ -128,6 +131,7 @@ pub fn profile_page(report: &ProfileReport<'_>) -> Result<String> {
         (None, one) => one.as_ref().map(ceilings::of_one),
     });
     page.push(state::section(state::model_of(&test), &test.state));
+    page.data("taken_at", json!(taken_at));
     page.data("settings", rows);
     page.data("profile", serde_json::to_value(profiled)?);
     page.html()
