@@ -15,13 +15,14 @@ use crate::figure::Figure;
 const DATA_VERSION: u32 = 1;
 
 /// The page itself, and what templates of sections share.
-const TEMPLATES: [(&str, &str); 11] = [
+const TEMPLATES: [(&str, &str); 12] = [
     ("page.html", include_str!("templates/page.html")),
     ("shared.html", include_str!("templates/shared.html")),
     ("headline.html", include_str!("templates/headline.html")),
     ("phases.html", include_str!("templates/phases.html")),
     ("bench.html", include_str!("templates/bench.html")),
     ("memory.html", include_str!("templates/memory.html")),
+    ("others.html", include_str!("templates/others.html")),
     ("ceilings.html", include_str!("templates/ceilings.html")),
     ("profile.html", include_str!("templates/profile.html")),
     ("records.html", include_str!("templates/records.html")),

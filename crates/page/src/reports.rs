@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::error::Result;
 use crate::page::Page;
-use crate::sections::{bench, ceilings, comparison, headline, memory, profile, records, state};
+use crate::sections::{bench, ceilings, comparison, headline, memory, others, profile, records, state};
 use crate::test::Test;
 
 /// An earlier run.
@@ -80,6 +80,7 @@ pub fn bench_page(report: &BenchReport<'_>) -> Result<String> {
     let mut page = Page::new(if name.is_empty() { "benchmark".to_owned() } else { format!("benchmark of {name}") });
     page.push(headline::of_tests(&tests));
     page.push(bench::section(&tests));
+    page.push(others::section(&tests));
     page.push(memory::section(&tests));
     page.push(match (report.ceilings, report.ceilings_at) {
         (Some(all), _) => Some(ceilings::of_all(all)),

@@ -120,8 +120,42 @@ pub struct Test {
     pub load: Option<LoadFigures>,
     /// Starts of the program.
     pub starts: Vec<StartFigures>,
+    /// Other engines, each of whose runs followed a round.
+    pub with: Vec<Other>,
     /// The machine before anything was run.
     pub state: Value,
+}
+
+/// Another engine beside ours.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Other {
+    /// What it is called.
+    pub name: String,
+    /// The command.
+    pub command: String,
+    /// Its version, where it tells one.
+    pub engine_version: Option<String>,
+    /// Its rate in each pair.
+    pub samples_ts: Vec<f64>,
+    /// The middle one.
+    pub median_ts: f64,
+    /// Ours by its.
+    pub ratio: Option<Ratio>,
+    /// What both do not have in common.
+    pub differs: Vec<String>,
+    /// Why it has fewer runs.
+    pub failed: Option<String>,
+}
+
+/// A ratio pair by pair.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Ratio {
+    /// The middle one.
+    pub median: f64,
+    /// Where the median of more pairs would lie.
+    pub interval: Option<Interval>,
 }
 
 /// Why a test is doubtful.

@@ -38,6 +38,7 @@ fn figures_are_read_back() {
         ("tg64.low_tokens_per_s", 70.9, "70.9"),
         ("tg64.share", 0.6884, "69 %"),
         ("pp512.ceiling_tokens_per_s", 1490.0, "1,490"),
+        ("tg64.with1.ratio", 1.1656, "1.166"),
         ("tg64.token.p95_ns", 14_640_000.0, "14.6"),
         ("memory.peak_bytes", 258e6, "258"),
         ("start2.first_token_ns", 169e6, "169"),
@@ -59,7 +60,7 @@ fn figures_are_read_back() {
 #[test]
 fn every_section_is_there_and_every_point() {
     let html = made_up::bench_page("Small");
-    for id in ["headline", "bench", "memory", "ceilings", "profile", "records", "state"] {
+    for id in ["headline", "bench", "others", "memory", "ceilings", "profile", "records", "state"] {
         assert_eq!(html.matches(&format!("<section id=\"{id}\">")).count(), 1, "{id}");
     }
     // Nine rounds twice, nine first tokens, eight numbers of threads, six earlier runs and this one, twice.

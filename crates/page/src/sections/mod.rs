@@ -5,6 +5,7 @@ pub(crate) mod ceilings;
 pub(crate) mod comparison;
 pub(crate) mod headline;
 pub(crate) mod memory;
+pub(crate) mod others;
 pub(crate) mod profile;
 pub(crate) mod records;
 pub(crate) mod state;

@@ -73,6 +73,9 @@ pub(crate) fn rows(name: &str) -> Value {
             "doubtful": true, "doubts": [{ "kind": "neighbour", "evidence": format!("other programs took 0.62 processors: {name}") }],
             "token_ns": { "p50": 14_102_000.0, "p95": 14_640_000.0, "p99": 14_691_000.0, "longest": 14_700_000.0, "count": 576 },
             "token_samples_ns": token_ns, "read_bytes_per_s": 7.42e9, "ceiling_ts": 103.6, "share": 0.6884,
+            "with": [{ "name": name, "command": format!("other -m {name}"), "read_by": "pattern", "engine_version": name,
+                "samples_ts": [60.0, 61.0, 62.0], "median_ts": 61.0, "differs": [name], "failed": name,
+                "ratio": { "median": 1.1656, "interval": { "low": 1.15, "high": 1.18, "level": 0.75 }, "samples": [1.15, 1.1656, 1.18] } }],
             "energy_j_per_token": { "not_readable": name }
         })),
     ])
