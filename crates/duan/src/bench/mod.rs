@@ -7,6 +7,7 @@
 //! Start reading at [`bench`]; `setup.rs` brings the settings together that stand beside every number, `starts.rs` measures starts of the
 //! program.
 
+mod earlier;
 mod others;
 pub(crate) mod setup;
 mod starts;
@@ -333,6 +334,7 @@ impl Tests<'_, '_> {
         };
         let on_outcome = |outcome: &Outcome| {
             let mut row = row(&windows.borrow(), outcome);
+            earlier::set_beside(&mut row);
             row.with = others.borrow().figures(outcome.test, threads(outcome.test), &row);
             let mut on_event = on_event.borrow_mut();
             for message in &row.warnings[told..] {

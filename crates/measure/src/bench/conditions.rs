@@ -6,6 +6,7 @@
 use duan_system::{Counters, Movement, Reading, Source};
 use serde::{Deserialize, Serialize};
 
+use super::EarlierRuns;
 use super::statistics::{Interval, range};
 
 /// Time that the hypervisor may give to others, as a part of all processors' time.
@@ -82,6 +83,8 @@ pub enum DoubtKind {
     Disk,
     /// The rounds differ from each other more than a number can be told by.
     Spread,
+    /// Earlier runs with the same settings differ from each other more than a number can be told by.
+    Runs,
     /// There were too few rounds to know how much they differ.
     FewRounds,
 }
@@ -101,6 +104,7 @@ impl DoubtKind {
             }
             Self::Disk => "free some memory, or choose a smaller model",
             Self::Spread => "end other programs and ask for more rounds with -r",
+            Self::Runs => "set it beside a run of the same minute (--with), or take the median of several runs",
             Self::FewRounds => "ask for at least five with -r",
         }
     }
@@ -281,6 +285,18 @@ fn spread(median: f64, interval: Option<&Interval>) -> Option<String> {
     let part = interval?.half_width(median);
     (part > SPREAD_PART)
         .then(|| format!("rounds differ so much that the median is known to ±{:.0} % only", part * 100.0))
+}
+
+/// What medians of earlier runs say against a number whose interval they have widened.
+pub(super) fn runs(earlier: &EarlierRuns, median: f64, interval: &Interval) -> Option<Doubt> {
+    let part = interval.half_width(median);
+    let EarlierRuns { runs, low_ts, high_ts, .. } = *earlier;
+    let evidence = format!(
+        "after the last {runs} runs with these settings, nine of ten lie between {low_ts:.2} and {high_ts:.2} t/s, so that one run is \
+         known to ±{:.0} % only",
+        part * 100.0
+    );
+    (part > SPREAD_PART).then_some(Doubt { kind: DoubtKind::Runs, evidence })
 }
 
 fn few_rounds(rounds: usize) -> Option<String> {

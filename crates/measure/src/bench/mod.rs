@@ -13,6 +13,7 @@
 
 pub mod conditions;
 mod cost;
+mod earlier;
 mod load;
 mod memory;
 mod multiply_adds;
@@ -24,6 +25,7 @@ mod time;
 use serde::{Deserialize, Serialize};
 
 pub use cost::{PassShape, bytes_per_token, cache_bytes, op_cache_bytes, op_weights_bytes, weights_bytes};
+pub use earlier::EarlierRuns;
 pub use load::{LoadFigures, StartFigures};
 pub use memory::{MemoryCurve, MemoryFigures, MemoryWatch};
 pub use multiply_adds::{MultiplyAdds, multiply_adds};

@@ -7,11 +7,11 @@ use duan_model::Model;
 use duan_system::{Movement, Reading, State};
 use serde::{Deserialize, Serialize};
 
-use super::conditions::{Conditions, Doubt, Share, Window};
+use super::conditions::{self, Conditions, Doubt, Share, Window};
 use super::load::{LoadFigures, StartFigures};
 use super::memory::MemoryFigures;
 use super::statistics::{Interval, deviation, mean, median, median_interval, outliers, quantile, range};
-use super::{Bandwidth, Outcome, cost, multiply_adds};
+use super::{Bandwidth, EarlierRuns, Outcome, cost, multiply_adds};
 use crate::ceilings::{CeilingsAt, Verdict};
 use crate::machine;
 use crate::others::OtherFigures;
@@ -226,8 +226,12 @@ pub struct Row {
     pub min_ts: f64,
     /// The highest rate.
     pub max_ts: f64,
-    /// Where the median of more rounds would lie; `None` of too few to know.
+    /// Where the median of more runs would lie, as far as its rounds and earlier runs know; `None` of too few rounds.
     pub interval: Option<Interval>,
+    /// Where the median of more rounds of this run would lie; `None` of too few to know.
+    pub rounds_interval: Option<Interval>,
+    /// Earlier runs with the same settings; `None` of fewer than five, or where the records were not asked.
+    pub earlier: Option<EarlierRuns>,
     /// Rounds that took much more or less than the others.
     pub outliers: Vec<Outlier>,
     /// Prefill: from a prompt to the first token.
@@ -313,6 +317,19 @@ impl Rates {
 }
 
 impl Row {
+    /// Sets it beside the medians of earlier runs with the same settings: the interval becomes as wide as these lie apart.
+    pub fn set_beside(&mut self, medians_ts: &[f64]) {
+        let Some(earlier) = EarlierRuns::of(medians_ts) else { return };
+        self.earlier = Some(earlier);
+        let Some(rounds) = self.rounds_interval else { return };
+        let widened = earlier.widened(self.median_ts, rounds);
+        if widened != rounds {
+            self.interval = Some(widened);
+            self.doubts.extend(conditions::runs(&earlier, self.median_ts, &widened));
+            self.doubtful = !self.doubts.is_empty();
+        }
+    }
+
     /// Sums up an outcome. `windows` has the machine before and after each round, and `test_time` is when it was over.
     pub fn new(setup: &Setup, model: &Model, outcome: &Outcome, windows: &[Window], test_time: String) -> Row {
         let Outcome { test, rounds } = outcome;
@@ -369,6 +386,8 @@ impl Row {
             min_ts,
             max_ts,
             interval: rates.interval,
+            rounds_interval: rates.interval,
+            earlier: None,
             outliers: rates.outliers(),
             samples_ns: rates.samples_ns,
             samples_ts: rates.samples_ts,

@@ -221,6 +221,26 @@ fn beside_others_each_round_is_warmed_up_and_takes_as_long() {
 }
 
 #[test]
+fn earlier_runs_widen_what_the_rounds_say() {
+    let mut row = row(&setup(), TG, &[1_000_000; 5]);
+    assert_eq!((row.median_ts, row.doubtful), (4000.0, false));
+    row.set_beside(&[4000.0; 4]);
+    assert_eq!((row.earlier, row.interval), (None, row.rounds_interval));
+    row.set_beside(&[3900.0, 4000.0, 4000.0, 4100.0, 4000.0]);
+    assert!(row.interval.unwrap().low < 4000.0 && !row.doubtful, "{:?}", row.interval);
+    row.set_beside(&[3000.0, 4000.0, 4000.0, 5000.0, 4000.0]);
+    let (interval, earlier) = (row.interval.unwrap(), row.earlier.unwrap());
+    assert_eq!(Some(interval), row.rounds_interval.map(|rounds| earlier.widened(4000.0, rounds)));
+    assert!(interval.low < 3000.0 && interval.high > 5000.0, "{interval:?}");
+    assert_eq!(row.doubts.iter().map(|doubt| doubt.kind).collect::<Vec<_>>(), [DoubtKind::Runs]);
+    let evidence = &row.doubts[0].evidence;
+    assert!(
+        evidence.starts_with("after the last 5 runs with these settings, nine of ten lie between 25"),
+        "{evidence}"
+    );
+}
+
+#[test]
 fn other_engines_stand_beside_a_row() {
     let row = row(&setup(), TG, &[1_000_000, 2_000_000, 4_000_000]);
     let theirs = |threads: u64, samples_ns: u64| {

@@ -121,6 +121,24 @@ impl Records {
         self.listed(filter)
     }
 
+    /// The medians of a test in earlier records of this machine that have all settings of `head`, the newest `limit` of them.
+    ///
+    /// # Errors
+    /// As [`Records::list`].
+    pub fn medians(&self, head: &Head, test: &str, unit: &str, limit: usize) -> Result<Vec<f64>> {
+        let Some(hash) = &head.model_sha256 else { return Ok(Vec::new()) };
+        let machine = self.machine()?;
+        let filter = Filter { model: Some(hash.clone()), test: Some(test.to_owned()), ..Filter::default() };
+        let is_of_here = |record: &Record| record.head.machine.as_deref() == Some(&*machine);
+        let records =
+            self.list(&filter)?.into_iter().filter(|record| is_of_here(record) && record.head.is_set_as(head));
+        let median = |record: Record| {
+            let figure = record.results.into_iter().find(|figure| figure.test == test && figure.unit == unit)?;
+            Some(figure.median)
+        };
+        Ok(records.filter_map(median).take(limit).collect())
+    }
+
     fn listed(&self, filter: &Filter) -> Result<Vec<Record>> {
         let (end, values) = filter.sql();
         let heads: Vec<(i64, String, String)> = self.asked(|connection| {

@@ -152,6 +152,24 @@ impl Head {
         ]
     }
 
+    /// Whether another run had the same program, chip, model and settings. The length of the context is none of them: it follows from which
+    /// tests ran.
+    pub fn is_set_as(&self, other: &Head) -> bool {
+        // Everything is the same but what belongs to one run.
+        let of_settings = |head: &Head| Head {
+            taken_at: String::new(),
+            machine: None,
+            model_filename: String::new(),
+            n_ctx: None,
+            temperature_before_millicelsius: None,
+            temperature_after_millicelsius: None,
+            doubtful: None,
+            tags: Vec::new(),
+            ..head.clone()
+        };
+        of_settings(self) == of_settings(other)
+    }
+
     /// Whether duan's own engine was measured.
     pub fn is_own(&self) -> bool {
         self.engine == DUAN

@@ -590,3 +590,34 @@ proptest! {
         prop_assert!(read(&bytes, "x").is_err());
     }
 }
+
+#[test]
+fn medians_are_those_of_the_same_settings_on_this_machine() {
+    let (_folder, mut records) = records();
+    let mut add = |change: &dyn Fn(&mut Head), rate: f64| {
+        let mut head = head();
+        change(&mut head);
+        let results = vec![decode(&[rate, rate, rate])];
+        records.add(&NewRecord { head, results, document: json!({}) }).unwrap()
+    };
+    add(&|_| (), 50.0);
+    add(&|head| head.threads_decode = Some(1), 1.0);
+    add(&|head| head.machine = Some("another".to_owned()), 2.0);
+    add(&|head| head.engine_version = "0.0.9".to_owned(), 3.0);
+    add(&|head| head.model_sha256 = Some("cd".repeat(32)), 4.0);
+    // What belongs to one run is no setting.
+    let of_one_run = |head: &mut Head| {
+        head.taken_at = "2026-11-30T13:00:00Z".to_owned();
+        head.n_ctx = Some(128);
+        head.doubtful = Some(vec!["tg128: steal".to_owned()]);
+        head.tags = vec!["mine".to_owned()];
+    };
+    add(&of_one_run, 60.0);
+    let medians = |test: &str, limit: usize| records.medians(&head(), test, TOKENS_PER_S, limit).unwrap();
+    assert_eq!(
+        (medians("tg128", 10), medians("tg128", 1), medians("pp512", 10)),
+        (vec![60.0, 50.0], vec![60.0], vec![])
+    );
+    let unknown = Head { model_sha256: None, ..head() };
+    assert_eq!(records.medians(&unknown, "tg128", TOKENS_PER_S, 10).unwrap(), [0.0; 0]);
+}

@@ -315,7 +315,8 @@ fn csv(row: &Row, with_head: bool) -> anyhow::Result<String> {
 }
 
 /// What is no single value.
-const NOT_IN_CSV: [&str; 12] = [
+const NOT_IN_CSV: [&str; 13] = [
+    "earlier",
     "with",
     "samples_ns",
     "samples_ts",
