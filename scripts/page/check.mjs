@@ -29,7 +29,7 @@ const pages = readdirSync(folder).filter((name) => name.endsWith(".html")).sort(
 const faults = [];
 let checked = { pages: 0, figures: 0, points: 0, texts: 0 };
 
-const executablePath = process.env.CHROMIUM ?? ["/usr/bin/chromium", "/usr/bin/chromium-browser"].find(existsSync);
+const executablePath = process.env.CHROMIUM ?? (process.env.PATH ?? "").split(":").map((place) => `${place}/chromium`).find(existsSync);
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
 if (pages.length === 0) faults.push(`no page in ${folder}`);
 for (const name of pages) {

@@ -121,7 +121,7 @@ fn history(now: Side, but: &[i64]) -> Option<History> {
     let records = records::open_existing().ok().flatten()?;
     let filter = Filter { model: Some(now.head.model_sha256.clone()?), ..Filter::default() };
     let is_earlier = |record: &Record| {
-        let is_before = but.iter().min().is_none_or(|first| record.id < *first);
+        let is_before = !but.contains(&record.id) && record.head.taken_unix_s() <= now.head.taken_unix_s();
         is_before && record.head.chip == now.head.chip && record.head.kind == now.head.kind
     };
     // The newest come first.

@@ -236,7 +236,10 @@ fn warn(setup: &Setup, on_event: &mut dyn FnMut(&ProfileEvent<'_>)) {
     for message in setup.warnings() {
         on_event(&ProfileEvent::Warning { message: &message });
     }
-    if let Err(reason) = setup.bandwidth() {
+    if let Err(reason) = &setup.ceilings {
+        let message = format!("the machine's ceilings were not measured, so that nothing has a share: {reason}");
+        on_event(&ProfileEvent::Warning { message: &message });
+    } else if let Err(reason) = setup.bandwidth() {
         let message = format!(
             "the memory's bandwidth was not measured, so decode has no shares: {reason}; free some memory and run this again"
         );

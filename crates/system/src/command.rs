@@ -18,6 +18,9 @@ const OUTPUT_LIMIT_BYTES: u64 = 256 << 10;
 /// How long to sleep between two looks at a command that has closed its output.
 const WAIT: Duration = Duration::from_millis(1);
 
+/// What a program printed before it ended is read within this time, however busy the machine is.
+const LEFT_WAIT: Duration = Duration::from_secs(5);
+
 /// How long to wait for output before it is asked whether the command is to be given up.
 const READ_WAIT: Duration = Duration::from_millis(20);
 
@@ -117,13 +120,21 @@ fn output(child: &mut Child, limit_bytes: u64, give_up: &mut dyn FnMut() -> Opti
         thread::Builder::new().spawn(read).map_err(|error| why(&error))?;
         open += 1;
     }
-    let mut printed = [Vec::new(), Vec::new()];
+    let (mut printed, mut ended_at) = ([Vec::new(), Vec::new()], None);
     while open > 0 {
         if let Some(why) = give_up() {
             return Err(why);
         }
         // The sender of this function is there still, so that only the time can be over.
-        let Ok((place, bytes)) = receive.recv_timeout(READ_WAIT) else { continue };
+        let Ok((place, bytes)) = receive.recv_timeout(READ_WAIT) else {
+            if ended_at.is_none() && child.try_wait().map_err(|error| why(&error))?.is_some() {
+                ended_at = Some(Instant::now());
+            }
+            if ended_at.is_some_and(|at| at.elapsed() >= LEFT_WAIT) {
+                return Err(Why::Other("it ended, and left a program behind that holds its output open".to_owned()));
+            }
+            continue;
+        };
         let bytes = bytes.map_err(|error| why(&error))?;
         if bytes.len() as u64 > limit_bytes {
             return Err(Why::TooLong(limit_bytes));
@@ -183,6 +194,14 @@ mod tests {
             (&b"out\n"[..], &b"talk\n"[..], Some(7))
         );
         assert_eq!(run("yes >&2"), Err(Why::TooLong(100)));
+    }
+
+    #[test]
+    fn what_a_command_leaves_behind_is_not_waited_for() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "sleep 60 & echo done"]);
+        let ended = run_to_end(&mut command, 100, &mut || None);
+        assert_eq!(ended, Err(Why::Other("it ended, and left a program behind that holds its output open".to_owned())));
     }
 
     #[test]

@@ -198,11 +198,27 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
     // Whatever went wrong in the end, what was measured before is kept and told.
     let mut output = output.into_inner();
     let kept = if args.no_record { Vec::new() } else { tell_kept(output.keep()) };
-    written.and_then(|()| output.end())?;
-    if let Some(page) = page {
-        page.write(output.rows(), &kept, &options, &interrupt)?;
+    let written = written.and_then(|()| output.end());
+    // What failed is not loaded again for a profile.
+    let profiled = done.is_ok() && !interrupt.was_pressed();
+    let page = page.map_or(Ok(()), |page| page.write(output.rows(), &kept, &options, profiled.then_some(&interrupt)));
+    ended(done, [written, page])
+}
+
+/// The exit code. What the benchmark itself ended with comes first; what could not be written is told all the same.
+fn ended(done: duan::Result<bool>, written: [anyhow::Result<()>; 2]) -> anyhow::Result<ExitCode> {
+    let mut failed = written.into_iter().filter_map(Result::err);
+    match done {
+        Ok(true) => failed.next().map_or(Ok(ExitCode::SUCCESS), Err),
+        Ok(false) => {
+            failed.for_each(|error| warn(&format!("{error:#}")));
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        Err(error) => {
+            failed.for_each(|failed| warn(&format!("{failed:#}")));
+            Err(error.into())
+        }
     }
-    Ok(if done? { ExitCode::SUCCESS } else { ExitCode::from(INTERRUPTED) })
 }
 
 /// Which records the results became, and why some became none.

@@ -176,7 +176,7 @@ impl Head {
     }
 
     /// When it was taken, in seconds since 1970, where the text is a time.
-    pub(super) fn taken_unix_s(&self) -> Option<i64> {
+    pub fn taken_unix_s(&self) -> Option<i64> {
         self.taken_at.parse::<jiff::Timestamp>().ok().map(jiff::Timestamp::as_second)
     }
 

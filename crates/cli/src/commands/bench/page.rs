@@ -41,7 +41,7 @@ impl PageFile {
         self.setup.borrow_mut().get_or_insert_with(|| setup.clone());
     }
 
-    /// Profiles the model for a moment and writes the page. Without a row there is no page; after Ctrl-C there is no profile in it.
+    /// Profiles the model for a moment, where there is an interrupt that can stop it, and writes the page. Without a row there is no page.
     ///
     /// # Errors
     /// Where the file cannot be written.
@@ -50,13 +50,13 @@ impl PageFile {
         rows: &[Row],
         kept: &[i64],
         options: &BenchOptions,
-        interrupt: &Interrupt,
+        interrupt: Option<&Interrupt>,
     ) -> anyhow::Result<()> {
         if rows.is_empty() {
             say("nothing was measured, so there is no page");
             return Ok(());
         }
-        let profiled = if interrupt.was_pressed() { None } else { self.profiled(options, interrupt) };
+        let profiled = interrupt.and_then(|interrupt| self.profiled(options, interrupt));
         let html = page::of_bench(rows, self.setup.borrow().as_ref(), profiled.as_ref(), kept)?;
         self.place.write(&html)
     }
