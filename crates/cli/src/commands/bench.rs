@@ -173,23 +173,25 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
 
     let view = View::new(&options, &args.model);
     let output = RefCell::new(Output::new(format));
-    let mut written = Ok(());
+    // Where stdout is closed, results are still kept in the records and in the page.
+    let mut written: anyhow::Result<()> = Ok(());
+    let mut note = |next: anyhow::Result<()>| {
+        if written.is_ok() {
+            written = next;
+        }
+    };
     let done = {
         let _answering = interrupt.answer();
         bench(&found.file.path, &options, |event| match event {
             BenchEvent::Finished(row) => {
                 view.finished();
-                if written.is_ok() {
-                    view.bar.talk(|| written = output.borrow_mut().row(row));
-                }
+                view.bar.talk(|| note(output.borrow_mut().row(row)));
             }
-            BenchEvent::Ready(setup) if written.is_ok() => {
+            BenchEvent::Ready(setup) => {
                 page.iter().for_each(|page| page.see(setup));
-                view.bar.talk(|| written = output.borrow_mut().head(setup));
+                view.bar.talk(|| note(output.borrow_mut().head(setup)));
             }
-            BenchEvent::RunFinished(figures) if written.is_ok() => {
-                view.bar.talk(|| written = output.borrow_mut().run_figures(figures));
-            }
+            BenchEvent::RunFinished(figures) => view.bar.talk(|| note(output.borrow_mut().run_figures(figures))),
             BenchEvent::StartsFinished(figures) => output.borrow_mut().starts(figures),
             other => view.show(other),
         })

@@ -106,3 +106,39 @@ fn what_a_file_is_called_stays_text() {
     assert!(!html.contains("<img") && html.contains("&lt;img"));
     assert_eq!(data["bench"][0]["model_filename"], name);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn where_stdout_cannot_be_written_the_page_and_the_records_are() {
+    let home = Home::new();
+    let model = home.fixture("smollm2");
+    for form in ["md", "json"] {
+        let page = format!("{form}.html");
+        let arguments = [
+            "bench",
+            model,
+            "-p",
+            "5",
+            "-n",
+            "4",
+            "-r",
+            "1",
+            "--no-warmup",
+            "--pause",
+            "0",
+            "-o",
+            form,
+            "--html",
+            &page,
+        ];
+        let mut command = home.command(&arguments);
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("there is a full device");
+        command.env("DUAN_STATE", home.path().join("state")).stdout(full).stderr(std::process::Stdio::piped());
+        let ran = crate::common::ran(command.spawn().expect("the program starts").wait_with_output().expect("it ends"));
+        assert_eq!(ran.code, Some(1), "{ran:?}");
+        assert!(ran.stderr.contains("kept as record"), "{ran:?}");
+        assert!(ran.stderr.lines().last().unwrap().starts_with("duan: error: "), "{ran:?}");
+        let (_, data) = self::page(&home, &page);
+        assert!(data["figures"]["tg4.median_tokens_per_s"].as_f64() > Some(0.0), "{ran:?}");
+    }
+}

@@ -138,7 +138,7 @@ fn run(words: &[OsString], cancel: &AtomicBool) -> std::result::Result<Printed, 
     let ended = run_to_end(&mut command, OUTPUT_LIMIT_BYTES, &mut give_up).map_err(|why| match why {
         Why::NoProgram => format!("there is no program {program}; name one that is in the PATH, or give its path"),
         Why::TooLong(bytes) => format!("{program} prints more than {} MiB", bytes >> 20),
-        why => format!("{program} cannot be run: {why}"),
+        why => format!("{program}: {why}"),
     })?;
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let printed = Printed { stdout: text(&ended.stdout), stderr: text(&ended.stderr) };
