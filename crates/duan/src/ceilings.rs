@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 
 use duan_cpu::{CeilingRates, Cpu, Skipped, ThreadClock};
 use duan_measure::machine;
-use duan_system::{Local, State};
+use duan_system::State;
 use serde::Serialize;
 
 pub use duan_cpu::{CeilingProgress, CeilingStep};
@@ -68,25 +68,26 @@ pub struct FoundCeilings {
 }
 
 /// The ceilings of these devices: kept ones where they hold, else measured ones, which are kept then. Nothing where it was cancelled.
+/// `state` is the machine before anything ran on it.
 ///
 /// # Errors
 /// When the system gives no threads to measure with.
 pub(crate) fn find(
     devices: &Devices,
+    state: &State,
     options: &CeilingOptions<'_>,
     on_event: &mut dyn FnMut(&CeilingEvent<'_>),
 ) -> Result<Option<FoundCeilings>> {
-    let state = State::read(&Local::here());
     let kept = options.folder.map(Kept::new);
     let cpu = devices.cpu_device();
-    let reason = match kept_ones(cpu, &state, kept.as_ref(), options.again) {
+    let reason = match kept_ones(cpu, state, kept.as_ref(), options.again) {
         Ok(ceilings) => return Ok(Some(FoundCeilings::new(ceilings, None))),
         Err(reason) => reason,
     };
     on_event(&CeilingEvent::Measuring { reason: &reason });
     let rates = cpu.ceilings(options.cancel, &mut |progress| on_event(&CeilingEvent::Progress(progress)))?;
     let Some(rates) = rates else { return Ok(None) };
-    let ceilings = told(rates, cpu, state);
+    let ceilings = told(rates, cpu, state.clone());
     if let Some(Err(error)) = kept.map(|kept| kept.keep(&ceilings)) {
         on_event(&CeilingEvent::NotKept { reason: &error.to_string() });
     }

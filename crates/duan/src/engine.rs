@@ -81,7 +81,7 @@ impl Engine {
         options: &CeilingOptions<'_>,
         mut on_event: impl FnMut(&CeilingEvent<'_>),
     ) -> Result<Option<FoundCeilings>> {
-        ceilings::find(&self.devices, options, &mut on_event)
+        ceilings::find(&self.devices, &State::read(&Local::here()), options, &mut on_event)
     }
 
     /// What this device is good for, by its state, its memory, the built-in catalogue, and its ceilings where there are any. Nothing is

@@ -9,7 +9,7 @@ use duan_measure::bench::{Row, Setup};
 use duan_measure::ceilings::{Ceilings, Kept, Wanted};
 use duan_measure::compare::{Answer, Comparison, Side, compare};
 use duan_measure::machine;
-use duan_measure::records::{Filter, NewRecord, Record, Records, from_rows};
+use duan_measure::records::{Filter, Measured, NewRecord, Record, Records, from_rows};
 use duan_page::reports;
 use duan_system::{Chip, State};
 use serde_json::Value;
@@ -126,7 +126,7 @@ fn history(now: Side, but: &[i64]) -> Option<History> {
     };
     // The newest come first.
     let mut earlier: Vec<Record> = records.list(&filter).ok()?.into_iter().filter(is_earlier).take(MOST_PAST).collect();
-    let (latest, comparison) = latest(&records, &earlier, &now)?;
+    let (latest, comparison) = latest(&records, &earlier, &now).unzip();
     earlier.reverse();
     let past = |record: Record| Past {
         id: record.id,
@@ -135,21 +135,24 @@ fn history(now: Side, but: &[i64]) -> Option<History> {
         doubtful: record.head.doubtful.map(|reasons| !reasons.is_empty()),
         results: record.results,
     };
-    Some(History { past: earlier.into_iter().map(past).collect(), now, latest, comparison: Some(comparison) })
+    let past: Vec<Past> = earlier.into_iter().map(past).collect();
+    (!past.is_empty()).then(|| History { past, now, latest: latest.unwrap_or_default(), comparison })
 }
 
 /// The newest that the run can be compared with; where there is none, the newest that measured the same.
 fn latest(records: &Records, newest_first: &[Record], now: &Side) -> Option<(String, Comparison)> {
     let mut found = None;
-    for record in newest_first.iter().take(MOST_COMPARED) {
+    let is_of = |figure: &Measured, other: &Measured| figure.test == other.test && figure.unit == other.unit;
+    let measured_the_same = |record: &&Record| {
+        let both = record.results.iter().flat_map(|figure| now.results.iter().map(move |other| (figure, other)));
+        both.into_iter().any(|(figure, other)| is_of(figure, other))
+    };
+    for record in newest_first.iter().filter(measured_the_same).take(MOST_COMPARED) {
         let state = records.document(record.id).map(|document| records::state(&document)).unwrap_or_default();
         let name = format!("record {}", record.id);
         let (head, results) = (record.head.clone(), record.results.clone());
         let side = Side { name: name.clone(), id: Some(record.id), head, results, state };
         let comparison = compare(&side, now);
-        if comparison.tests.is_empty() {
-            continue;
-        }
         if comparison.comparable == Answer::Yes {
             return Some((name, comparison));
         }

@@ -179,7 +179,8 @@ pub fn profile(
         again: options.ceilings_again,
         cancel: &engine.cancel,
     };
-    let found = ceilings::find(&devices, &ceiling_options, &mut |event| on_event(&ProfileEvent::Ceilings(event)));
+    let found =
+        ceilings::find(&devices, &state, &ceiling_options, &mut |event| on_event(&ProfileEvent::Ceilings(event)));
     let ceilings = match found {
         Ok(None) => return Ok(None),
         Ok(Some(found)) => {

@@ -18,6 +18,7 @@
 //! `bench/mod.rs`, then `bench/cost.rs` (what one token reads) and `synth/mod.rs`.
 
 pub mod bench;
+mod cancel;
 pub mod ceilings;
 pub mod compare;
 pub mod folder;

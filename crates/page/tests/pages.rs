@@ -44,7 +44,7 @@ fn figures_are_read_back() {
         ("start2.first_token_ns", 169e6, "169"),
         ("ceilings.read.8_threads_bytes_per_s", 10.76e9, "10.8"),
         ("decode.kind1_part", 410.0 / 780.0, "53 %"),
-        ("records.tg64.now", data["records"]["now"]["results"][1]["median"].as_f64().unwrap(), "71.5"),
+        ("records.tg64.now_tokens_per_s", data["records"]["now"]["results"][1]["median"].as_f64().unwrap(), "71.5"),
     ];
     for (name, value, text) in expected {
         let found = figures.get(name).unwrap_or_else(|| panic!("{name} in {:?}", figures.keys()));

@@ -86,17 +86,31 @@ pub fn run_to_end(
     limit_bytes: u64,
     give_up: &mut dyn FnMut() -> Option<Why>,
 ) -> Result<Ended, Why> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::process::CommandExt as _;
+        // A group of its own, so that what it has started can be ended with it.
+        command.process_group(0);
+    }
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().map_err(|error| match why(&error) {
         Why::Absent => Why::NoProgram,
         other => other,
     })?;
     let result = output(&mut child, limit_bytes, give_up);
     if result.is_err() {
-        // It may have ended by itself meanwhile.
-        let _ = child.kill();
-        let _ = child.wait();
+        end(&mut child);
     }
     result
+}
+
+/// Ends a child, and with it what it has started; it may have ended by itself meanwhile.
+fn end(child: &mut Child) {
+    #[cfg(unix)]
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// What the child prints before it ends; it is left running where this is an error.
@@ -196,12 +210,29 @@ mod tests {
         assert_eq!(run("yes >&2"), Err(Why::TooLong(100)));
     }
 
+    /// Whether a process runs; one that nobody has waited for yet does not.
+    #[cfg(target_os = "linux")]
+    fn runs(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    }
+
+    #[cfg(target_os = "linux")]
     #[test]
-    fn what_a_command_leaves_behind_is_not_waited_for() {
+    fn what_a_command_leaves_behind_is_not_waited_for_and_ended() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pid");
         let mut command = Command::new("sh");
-        command.args(["-c", "sleep 60 & echo done"]);
+        command.arg("-c").arg("sleep 600 & echo $! > \"$0\"").arg(&file);
         let ended = run_to_end(&mut command, 100, &mut || None);
         assert_eq!(ended, Err(Why::Other("it ended, and left a program behind that holds its output open".to_owned())));
+        let pid = std::fs::read_to_string(file).unwrap();
+        // A signal arrives when the system likes.
+        let begun = Instant::now();
+        while runs(&pid) {
+            assert!(begun.elapsed() < AMPLE, "process {pid} goes on");
+            thread::sleep(WAIT);
+        }
     }
 
     #[test]

@@ -211,7 +211,13 @@ pub(crate) fn run(args: Args, common: &Common) -> anyhow::Result<ExitCode> {
 fn ended(done: duan::Result<bool>, written: [anyhow::Result<()>; 2]) -> anyhow::Result<ExitCode> {
     let mut failed = written.into_iter().filter_map(Result::err);
     match done {
-        Ok(true) => failed.next().map_or(Ok(ExitCode::SUCCESS), Err),
+        Ok(true) => match failed.next() {
+            None => Ok(ExitCode::SUCCESS),
+            Some(first) => {
+                failed.for_each(|error| warn(&format!("{error:#}")));
+                Err(first)
+            }
+        },
         Ok(false) => {
             failed.for_each(|error| warn(&format!("{error:#}")));
             Ok(ExitCode::from(INTERRUPTED))

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     #[arg(value_parser = clap::value_parser!(u32).range(0..=1 << 24), allow_negative_numbers = true)]
     n_depth: u32,
     /// How many rounds are timed op by op; as many are not
-    #[arg(short = 'r', long, value_name = "N", default_value_t = 3)]
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100), allow_negative_numbers = true)]
     rounds: u32,
     /// How many single ops are listed, those that took longest first

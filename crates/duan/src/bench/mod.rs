@@ -152,9 +152,10 @@ pub fn bench(path: &Path, options: &BenchOptions, mut on_event: impl FnMut(&Benc
         options.threads.iter().copied().map(Some).collect()
     };
     let with = |threads| EngineOptions { threads, context: Some(context), ..options.engine.clone() };
+    let before = Before::look();
     let mut others = Others::new(&options.others, path, &options.engine.cancel);
     for &threads in &counts {
-        if !with_threads(&file, &model, &with(threads), options, &mut others, &mut on_event)? {
+        if !with_threads(&file, &model, &with(threads), options, &before, &mut others, &mut on_event)? {
             return Ok(false);
         }
     }
@@ -164,12 +165,26 @@ pub fn bench(path: &Path, options: &BenchOptions, mut on_event: impl FnMut(&Benc
         let engine = with(counts[0]);
         let figures = starts::measure(path, &engine, &Devices::open(&engine)?, &mut on_event)?;
         on_event(&BenchEvent::StartsFinished(&figures));
-        if engine.cancel.load(Ordering::Relaxed) {
-            return Ok(false);
-        }
+    }
+    // Also what ran last may have been cut short.
+    if options.engine.cancel.load(Ordering::Relaxed) {
+        return Ok(false);
     }
     others.end()?;
     Ok(true)
+}
+
+/// The machine before anything ran: later looks would see what was measured since.
+struct Before {
+    state: State,
+    load_average: Option<f64>,
+}
+
+impl Before {
+    fn look() -> Before {
+        let source = Local::here();
+        Before { state: State::read(&source), load_average: duan_system::load_average(&source).ok() }
+    }
 }
 
 /// All tests with one thread count.
@@ -178,11 +193,12 @@ fn with_threads(
     model: &Model,
     engine: &EngineOptions,
     options: &BenchOptions,
+    before: &Before,
     others: &mut Others<'_>,
     on_event: &mut dyn FnMut(&BenchEvent<'_>),
 ) -> Result<bool> {
     let source = Local::here();
-    let state = State::read(&source);
+    let (state, load_average) = (before.state.clone(), before.load_average);
     let devices = Devices::open(engine)?;
     let plan = devices.plan(model, engine.allow_fallback)?;
     on_event(&BenchEvent::Planned { plan: &plan });
@@ -191,13 +207,12 @@ fn with_threads(
     if !others.try_out(&options.tests, threads, on_event)? {
         return Ok(false);
     }
-    let load_average = duan_system::load_average(&source).ok();
     let ceiling_options = CeilingOptions {
         folder: options.ceilings_folder.as_deref(),
         again: options.ceilings_again,
         cancel: &engine.cancel,
     };
-    let found = ceilings::find(&devices, &ceiling_options, &mut |event| on_event(&BenchEvent::Ceilings(event)));
+    let found = ceilings::find(&devices, &state, &ceiling_options, &mut |event| on_event(&BenchEvent::Ceilings(event)));
     let (ceilings, busy) = match found {
         Ok(None) => return Ok(false),
         Ok(Some(found)) => (Ok(found.ceilings.at(cpu.threads_decode, cpu.threads_prefill)), found.load_of_others),

@@ -51,6 +51,13 @@ pub struct Window {
     pub after: Sight,
 }
 
+impl Window {
+    /// What moved in the round.
+    pub fn movement(&self) -> Movement {
+        Movement::between(&self.before.counters, &self.after.counters)
+    }
+}
+
 /// Processors and threads of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {

@@ -242,13 +242,13 @@ pub struct Row {
     pub token_ns: Option<Quantiles>,
     /// The same of each token, by round.
     pub token_samples_ns: Vec<Vec<u64>>,
-    /// Pages that had to be read from the disk.
+    /// Pages that had to be read from the disk while rounds ran.
     pub major_faults: Reading<u64>,
-    /// How often threads waited.
+    /// How often threads waited in rounds.
     pub voluntary_switches: Reading<u64>,
-    /// How often they were taken off their processor while they had work.
+    /// How often they were taken off their processor in rounds while they had work.
     pub involuntary_switches: Reading<u64>,
-    /// Energy of all packages for each token, in joules, pauses included.
+    /// Energy of all packages for each token, in joules, while rounds ran.
     pub energy_j_per_token: Reading<f64>,
     /// Decode: bytes that a token reads, on average.
     pub bytes_per_token: Option<u64>,
@@ -341,6 +341,8 @@ impl Row {
         let share_of = Share { processors: setup.processors_on, threads: n_threads };
         let conditions = Conditions::judge(windows, share_of, rates.median, rates.interval.as_ref());
         let Conditions { movement, clock_hz, doubts } = conditions;
+        // Pauses, and other engines that ran in them, are none of this test's.
+        let moved: Vec<Movement> = windows.iter().map(Window::movement).collect();
         let ceiling = Ceiling::of(setup, model, outcome, rates.median);
         let mut warnings = setup.warnings();
         warnings.extend(ceiling.share.filter(|share| *share > 1.0).map(too_fast));
@@ -395,10 +397,11 @@ impl Row {
             first_token_samples_ns: rounds.iter().filter_map(|round| round.first_token_ns).collect(),
             token_ns: Quantiles::of(rounds.iter().flat_map(|round| round.token_ns.iter().copied())),
             token_samples_ns: rounds.iter().map(|round| round.token_ns.clone()).filter(|all| !all.is_empty()).collect(),
-            major_faults: movement.major_faults.clone(),
-            voluntary_switches: movement.voluntary_switches.clone(),
-            involuntary_switches: movement.involuntary_switches.clone(),
-            energy_j_per_token: energy_j(&movement).map(|joules| joules / (test.tokens() * rounds.len()).max(1) as f64),
+            major_faults: summed(&moved, |moved| moved.major_faults.clone()),
+            voluntary_switches: summed(&moved, |moved| moved.voluntary_switches.clone()),
+            involuntary_switches: summed(&moved, |moved| moved.involuntary_switches.clone()),
+            energy_j_per_token: summed(&moved, energy_j)
+                .map(|joules| joules / (test.tokens() * rounds.len()).max(1) as f64),
             bytes_per_token: ceiling.bytes_per_token,
             read_bytes_per_s: ceiling.bytes_per_token.map(|bytes| bytes as f64 * rates.median),
             bandwidth: setup.bandwidth().ok().cloned(),
@@ -462,6 +465,24 @@ pub fn kv_name(format: KvFormat) -> &'static str {
         KvFormat::F16 => "f16",
         KvFormat::F32 => "f32",
     }
+}
+
+/// What was counted in all rounds together; not readable where it is not of one of them.
+fn summed<T: Default + std::ops::Add<Output = T>>(
+    moved: &[Movement],
+    of: impl Fn(&Movement) -> Reading<T>,
+) -> Reading<T> {
+    let mut sum =
+        if moved.is_empty() { Reading::NotReadable("not recorded".to_owned()) } else { Reading::Known(T::default()) };
+    for moved in moved {
+        sum = match (sum, of(moved)) {
+            (Reading::Known(sum), Reading::Known(more)) => Reading::Known(sum + more),
+            (Reading::NotReadable(reason), _) | (_, Reading::NotReadable(reason)) => {
+                return Reading::NotReadable(reason);
+            }
+        };
+    }
+    sum
 }
 
 /// What all packages used. Their parts (cores, memory) are in it, and the domain of the whole platform would count them again.

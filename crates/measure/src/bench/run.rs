@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use duan_engine::{Executor, Session};
 
 use super::{Error, Test, TimeSource};
+use crate::cancel::unless_cancelled;
 
 /// Tokens one by one that a round has which does not count: enough for caches and for the clock of a processor.
 const WARM_UP_TOKENS: usize = 16;
@@ -119,16 +120,6 @@ struct Bench<'a> {
 
 /// What runs until it is cancelled.
 type Run<T = ()> = Result<ControlFlow<(), T>, Error>;
-
-/// Leaves the function when the run was cancelled.
-macro_rules! unless_cancelled {
-    ($run:expr) => {
-        match $run? {
-            ControlFlow::Continue(done) => done,
-            ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
-        }
-    };
-}
 
 impl Bench<'_> {
     fn run(&mut self, on_progress: &mut dyn FnMut(&Progress)) -> Run<Outcome> {

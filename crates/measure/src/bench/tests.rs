@@ -263,6 +263,8 @@ fn other_engines_stand_beside_a_row() {
     let ratio = same.ratio.clone().unwrap();
     assert_eq!((ratio.samples, ratio.median, ratio.interval), (vec![2.0, 1.0], 1.5, None));
     assert_eq!((&same.differs[..], same.failed.as_deref()), (&[][..], Some("it crashed")));
+    let never = OtherFigures::new(&other, &["llama-bench".into()], TG, &row, &[], Some("it crashed".to_owned()));
+    assert_eq!((never.median_ts, never.ratio, same.median_ts), (None, None, Some(2000.0)));
     assert_eq!(figures(2).differs, ["threads of decode: 1 and 2"]);
     // Two tests of the same settings are one record, and its file is ours.
     let other_test = Row { with: vec![figures(1)], ..row.clone() };
@@ -453,8 +455,9 @@ fn energy_is_that_of_packages() {
         let all = ["intel-rapl:0 package-0", "intel-rapl:0:0 core", "intel-rapl:1 package-1", "intel-rapl:2 psys"];
         Counters { energy: Reading::Known(all.map(|domain| energy(domain, uj)).to_vec()), ..Counters::default() }
     };
-    let [before, after] = [0, 6_000_000].map(|uj| Sight { counters: counters(uj), clock_hz: None });
-    let sights = [Window { before, after }];
+    let sight = |uj| Sight { counters: counters(uj), clock_hz: None };
+    // Between rounds others used four times as much.
+    let sights = [0, 10_000_000, 20_000_000].map(|uj| Window { before: sight(uj), after: sight(uj + 2_000_000) });
     let round = Round { ns: 1000, first_token_ns: None, token_ns: vec![250; 4] };
     let outcome = Outcome { test: TG, rounds: vec![round; 3] };
     // Twelve joules for twelve tokens.

@@ -39,8 +39,8 @@ pub struct OtherFigures {
     pub engine_version: Option<String>,
     /// Its rate in each pair, in tokens per second; those of ours are `samples_ts` of the row.
     pub samples_ts: Vec<f64>,
-    /// The middle one.
-    pub median_ts: f64,
+    /// The middle one; `None` where it never ran.
+    pub median_ts: Option<f64>,
     /// Where the median of more runs would lie; `None` of too few to know.
     pub interval: Option<Interval>,
     /// Ours by its; `None` where no pair is whole.
@@ -96,7 +96,7 @@ impl OtherFigures {
             command: joined(words),
             read_by: other.read_by(),
             engine_version: record.as_ref().map(|record| record.head.engine_version.clone()),
-            median_ts: median(&samples_ts),
+            median_ts: (!samples_ts.is_empty()).then(|| median(&samples_ts)),
             interval: median_interval(&samples_ts),
             ratio: Ratio::of(&row.samples_ts, &samples_ts),
             differs: record.as_ref().map(|theirs| differs(row, theirs)).unwrap_or_default(),

@@ -9,9 +9,9 @@ use serde::Serialize;
 
 use super::label;
 use super::run::{RoundTimes, StepTimes, Times};
-use crate::bench::{MultiplyAdds, PassShape, op_cache_bytes, op_weights_bytes};
+use crate::bench::statistics::median_interval;
+use crate::bench::{MultiplyAdds, PassShape, median, op_cache_bytes, op_weights_bytes};
 use crate::ceilings::{CeilingsAt, Verdict};
-use crate::compare::ratio;
 
 /// What figures are made from besides times.
 #[derive(Clone, Copy)]
@@ -394,12 +394,11 @@ impl Rest {
     }
 }
 
-/// Tokens of decode with times against those without; of prefill the whole prompts.
+/// A round with times by the one without that is its neighbour. Tokens of one round share what it had, so that rounds are what counts.
 fn overhead(times: &Times, phase: Phase) -> Option<Overhead> {
-    let samples = |rounds: &[RoundTimes]| -> Vec<f64> {
-        rounds.iter().flat_map(|round| of_phase(round, phase)).map(|step| step.ns() as f64).collect()
-    };
-    let found = ratio(&samples(&times.plain), &samples(&times.noted))?;
-    let interval = found.interval.map(|(low, high)| (low - 1.0, high - 1.0));
-    Some(Overhead { part: found.ratio - 1.0, interval })
+    let ns = |round: &RoundTimes| of_phase(round, phase).map(StepTimes::ns).sum::<u64>() as f64;
+    let pairs = times.noted.iter().zip(&times.plain).map(|(noted, plain)| (ns(noted), ns(plain)));
+    let ratios: Vec<f64> = pairs.filter(|(_, plain)| *plain > 0.0).map(|(noted, plain)| noted / plain).collect();
+    let interval = median_interval(&ratios).map(|interval| (interval.low - 1.0, interval.high - 1.0));
+    (!ratios.is_empty()).then(|| Overhead { part: median(&ratios) - 1.0, interval })
 }

@@ -8,6 +8,7 @@ use duan_backend::Clock;
 use duan_engine::{Executor, PassTimes, Phase, Sampler, SamplingOptions, Session};
 
 use crate::bench::Error;
+use crate::cancel::unless_cancelled;
 
 /// Tokens one by one that the round has which does not count.
 const WARM_UP_TOKENS: usize = 16;
@@ -136,16 +137,6 @@ struct Rounds<'a> {
 }
 
 type Run<T = ()> = Result<ControlFlow<(), T>, Error>;
-
-/// Leaves the function when the run was cancelled.
-macro_rules! unless_cancelled {
-    ($run:expr) => {
-        match $run? {
-            ControlFlow::Continue(done) => done,
-            ControlFlow::Break(()) => return Ok(ControlFlow::Break(())),
-        }
-    };
-}
 
 impl Rounds<'_> {
     fn all(&mut self, on_progress: &mut dyn FnMut(Progress)) -> Run<Times> {

@@ -187,6 +187,9 @@ pub(crate) fn sentence(test: &Difference, a: &str, b: &str) -> String {
     }
 }
 
+/// Of more rounds a part is shown.
+const MOST_DOTS: usize = 200;
+
 /// The rounds of both; none where one of them has no samples.
 fn chart(a: &Side, b: &Side, test: &Difference) -> Option<(String, String)> {
     let of = |side: &Side| -> Option<Measured> {
@@ -194,16 +197,18 @@ fn chart(a: &Side, b: &Side, test: &Difference) -> Option<(String, String)> {
     };
     let (a, b) = (of(a)?, of(b)?);
     let dots = |at: f64, name: &str, figure: &Measured| -> Vec<Dot> {
-        let count = figure.samples.len() as f64;
+        // Of very many, so many are shown, evenly.
+        let count = figure.samples.len();
+        let step = count.div_ceil(MOST_DOTS).max(1);
         let dot = |(index, &y): (usize, &f64)| Dot {
             // Beside each other, so that none hides another.
-            x: at + ((index as f64 + 0.5) / count - 0.5) * 0.5,
+            x: at + ((index as f64 + 0.5) / count as f64 - 0.5) * 0.5,
             y,
             interval: None,
             text: format!("{name}, round {}: {} {}", index + 1, three_digits(y), figure.unit),
             class: if name == "B" { "square" } else { "" },
         };
-        figure.samples.iter().take(200).enumerate().map(dot).collect()
+        figure.samples.iter().enumerate().step_by(step).map(dot).collect()
     };
     let values = a.samples.iter().chain(&b.samples).copied();
     let y = Axis::around(values, &test.unit);
@@ -215,6 +220,13 @@ fn chart(a: &Side, b: &Side, test: &Difference) -> Option<(String, String)> {
         three_digits(b.median),
         test.unit
     );
+    let most = a.samples.len().max(b.samples.len());
+    let shown = if most > MOST_DOTS {
+        format!(" Of the {most} of one of them only every so many is shown.")
+    } else {
+        String::new()
+    };
+    let description = description + &shown;
     let title = format!("{}: rounds of A and B", test.test);
     let chart =
         Chart::new(&format!("compare-{}-{}", test.test, test.unit), &title, description, Axis::named(&["A", "B"]), y);

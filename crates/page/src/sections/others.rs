@@ -54,7 +54,7 @@ fn row(test: &Test, (index, other): (usize, &Other)) -> Row {
         command: other.command.clone(),
         pairs: other.samples_ts.len().min(test.samples_ts.len()),
         ours: Figure::new(name("ours_tokens_per_s"), test.median_ts, ""),
-        rate: Figure::new(name("tokens_per_s"), (!other.samples_ts.is_empty()).then_some(other.median_ts), ""),
+        rate: Figure::new(name("tokens_per_s"), other.median_ts, ""),
         ratio: ratio("ratio", other.ratio.as_ref().map(|ratio| ratio.median)),
         low: ratio("low", interval.map(|interval| interval.low)),
         high: ratio("high", interval.map(|interval| interval.high)),

@@ -111,9 +111,9 @@ fn phase_view(phase: &PhaseProfile) -> PhaseView {
     };
     let overhead = phase.overhead.map_or_else(String::new, |overhead| {
         let interval = overhead.interval.map_or_else(String::new, |(low, high)| {
-            format!(" (90 % interval {:.1} % to {:.1} %)", low * 100.0, high * 100.0)
+            format!(" (90 % interval {:+.1} % to {:+.1} %)", low * 100.0, high * 100.0)
         });
-        format!("Noting the times made rounds {:.1} % longer{interval}.", overhead.part * 100.0)
+        format!("Rounds with times took {:+.1} %{interval}.", overhead.part * 100.0)
     });
     PhaseView {
         name,

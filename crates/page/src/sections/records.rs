@@ -4,7 +4,7 @@ use duan_measure::compare::Side;
 use duan_measure::records::Measured;
 use serde::Serialize;
 
-use super::comparison::{Differences, Questions, differences, questions, sentence};
+use super::comparison::{Differences, Questions, differences, questions, sentence, unit_name};
 use crate::chart::{Axis, Chart, Dot};
 use crate::figure::Figure;
 use crate::numbers::three_digits;
@@ -68,9 +68,10 @@ fn test_view(history: &History, now: &Measured) -> Option<TestView> {
     if past.is_empty() {
         return None;
     }
-    let row = |index: usize, name: String, side: (&str, &[String], Option<bool>), figure: &Measured| {
+    let name_of_test = format!("records.{}", now.test.replace(' ', ""));
+    let row = |run: &str, name: String, side: (&str, &[String], Option<bool>), figure: &Measured| {
         let (taken_at, tags, doubtful) = side;
-        let value = format!("records.{}.{}", now.test.replace(' ', ""), index);
+        let value = format!("{name_of_test}.{run}_{}", unit_name(&now.unit));
         let interval =
             figure.low.zip(figure.high).map(|(low, high)| format!("{} to {}", three_digits(low), three_digits(high)));
         RunRow {
@@ -89,14 +90,17 @@ fn test_view(history: &History, now: &Measured) -> Option<TestView> {
     let mut runs: Vec<RunRow> = past
         .iter()
         .map(|(past, figure)| {
-            row(past.id as usize, format!("record {}", past.id), (&past.taken_at, &past.tags, past.doubtful), figure)
+            row(
+                &past.id.to_string(),
+                format!("record {}", past.id),
+                (&past.taken_at, &past.tags, past.doubtful),
+                figure,
+            )
         })
         .collect();
     let Side { head, .. } = &history.now;
     let doubtful = head.doubtful.as_ref().map(|reasons| !reasons.is_empty());
-    let mut last = row(0, "this run".to_owned(), (&head.taken_at, &head.tags, doubtful), now);
-    last.median = Figure::new(format!("records.{}.now", now.test.replace(' ', "")), now.median, "");
-    runs.push(last);
+    runs.push(row("now", "this run".to_owned(), (&head.taken_at, &head.tags, doubtful), now));
     let figures: Vec<&Measured> = past.iter().map(|(_, figure)| figure).chain([now]).collect();
     Some(TestView { test: now.test.clone(), unit: now.unit.clone(), chart: chart(now, &figures, &runs), runs })
 }

@@ -86,8 +86,9 @@ fn cells(row: &Row, other: &OtherFigures) -> [String; 8] {
     let ratio = other.ratio.as_ref();
     [
         row.test.clone(),
-        on_one_line(&other.name),
-        or_none((!other.samples_ts.is_empty()).then(|| format!("{:.2}", other.median_ts))),
+        // A bar would end the cell.
+        on_one_line(&other.name).replace('|', "\\|"),
+        or_none(other.median_ts.map(|ts| format!("{ts:.2}"))),
         or_none(other.interval.map(|interval| format!("{:.2}..{:.2}", interval.low, interval.high))),
         format!("{:.2}", row.median_ts),
         or_none(ratio.map(|ratio| format!("{:.3}", ratio.median))),
